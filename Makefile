@@ -1,0 +1,53 @@
+# Two commands do all the set-up: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+BENCH_STAMP := $(VENV)/.installed-bench
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench services clean
+
+help: ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+$(STAMP): constraints.txt pyproject.toml client/pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tocsin needs Python 3.11 or newer: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt hatchling editables
+	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e .
+	touch $@
+
+$(DEV_STAMP): $(STAMP)
+	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev]'
+	touch $@
+
+$(BENCH_STAMP): $(DEV_STAMP)
+	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,bench]'
+	touch $@
+
+setup: $(DEV_STAMP) ## the virtual environment with everything for development
+
+services: ## what the tests run against: Kafka from Maven artefacts, Prometheus from Debian
+	deploy/kafka-dev/kafka fetch
+	deploy/dev/prometheus fetch
+
+demo: $(STAMP) ## recorded training runs through the whole pipeline, live; no Kafka, no network
+	$(BIN)/tocsin demo
+
+test: $(DEV_STAMP) services ## every test, on real Kafka and Prometheus
+	$(BIN)/python -m pytest
+
+check: $(DEV_STAMP) ## style, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(BENCH_STAMP) services ## speed and memory, beside the peers from PyPI
+	$(BIN)/python -m benchmarks
+
+clean: ## forget the virtual environment and the fetched services
+	rm -rf $(VENV) .cache

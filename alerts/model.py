@@ -1,0 +1,139 @@
+"""Incidents, deliveries, and the two ports: the receiver (outwards) and the delivery queue (to the store)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from rules.model import AlertEvent, Severity
+
+
+class Action(enum.StrEnum):
+    """What a receiver is told."""
+
+    TRIGGER = "trigger"
+    RESOLVE = "resolve"
+
+
+class DeliveryStatus(enum.StrEnum):
+    """The life of one delivery row."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    """Handed to the receiver; found at start after a crash, it means: the outcome is unknown."""
+    SENT = "sent"
+    FAILED = "failed"
+    """Final: the receiver refused it for good, or the last attempt is over."""
+    SKIPPED = "skipped"
+    """Not needed any more (a resolve whose trigger was never delivered)."""
+
+
+class Told(msgspec.Struct, kw_only=True):
+    """An alert within its incident, and who was told of it."""
+
+    alert: str
+    id: str
+    labels: dict[str, str] = {}
+    severity: Severity
+    layer: int
+    firing: bool = True
+    explained_by: str = ""
+    receivers: list[str] = []
+    """Receivers with a trigger row for the current episode: exactly those get the resolve."""
+    episode: int = 1
+
+
+class Incident(msgspec.Struct, kw_only=True):
+    """The alerts of one run from the first that fires until none does."""
+
+    id: str
+    """`<run>#<n>`: n counts the run's incidents, so the id is a function of the records."""
+    run: str
+    number: int
+    opened_at: float
+    opened_step: int
+    closed_at: float | None = None
+    alerts: dict[str, Told] = {}
+    """By fingerprint."""
+
+
+class Delivery(msgspec.Struct, kw_only=True):
+    """One message to one receiver; committed with the input position, sent afterwards."""
+
+    id: str
+    """Deterministic: incident, alert fingerprint, episode, action, receiver. A second insert of it is a bug that is refused."""
+    receiver: str
+    action: Action
+    incident: str
+    dedup_key: str
+    """Stable over trigger, update and resolve of one incident or alert, at most 255 characters."""
+    fingerprint: str
+    event: AlertEvent
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    attempts: int = 0
+    not_before: float = 0.0
+    created_at: float = 0.0
+    sequence: int = 0
+    """Set by the store: order of commit. Rows of one (receiver, dedup_key) are sent in this order."""
+    error: str = ""
+    """Why the last attempt failed; redacted."""
+    ambiguous: bool = False
+    """An earlier attempt may have arrived: reconcile before sending again."""
+    remote: str = ""
+    """What the receiver calls it (a Slack message ts); needed for threads and edits."""
+
+
+class Outcome(NamedTuple):
+    """A receiver's answer to one attempt."""
+
+    ok: bool
+    retry: bool = False
+    reason: str = ""
+    """A short constant-like word for the metric label: "ok", "rate_limited", "server_error", "timeout", "rejected" ..."""
+    detail: str = ""
+    """For people; free of secrets."""
+    retry_after: float | None = None
+    ambiguous: bool = False
+    """The receiver may have taken it although no answer came."""
+    remote: str = ""
+
+
+class Receiver(Protocol):
+    """One way to reach people. Passes the shared test kit in `tests/kit/`; never raises."""
+
+    name: str
+    scope: str
+    """"alert": a message per alert. "incident": one page per incident, closed when the last alert told to it resolves."""
+
+    def send(self, delivery: Delivery) -> Outcome:
+        """One attempt, bounded in time."""
+
+    def reconcile(self, delivery: Delivery) -> Outcome | None:
+        """Whether an ambiguous attempt arrived: an ok Outcome if so, None if it did not or cannot be known."""
+
+    def close(self) -> None: ...
+
+
+class DeliveryQueue(Protocol):
+    """The delivery rows in the store, as the workers see them. Safe to call from several threads."""
+
+    def due(self, receiver: str, now: float, limit: int) -> Sequence[Delivery]:
+        """Rows that may be sent now: pending, not_before passed, nothing earlier open for the same dedup key; in order."""
+
+    def next_due_at(self, receiver: str) -> float | None:
+        """When the earliest waiting row becomes due; None when nothing waits."""
+
+    def begin(self, delivery: Delivery) -> None:
+        """Mark as SENDING with one more attempt, durably, before the attempt."""
+
+    def finish(self, delivery: Delivery) -> None:
+        """Write the row as it is now: SENT, FAILED, SKIPPED, or PENDING with a not_before."""
+
+    def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
+        """Whether the trigger of this episode was (or may have been) delivered to the receiver."""
+
+    def interrupted(self, receiver: str) -> Sequence[Delivery]:
+        """Rows left SENDING by a crash: their outcome is unknown."""

@@ -1,0 +1,1 @@
+"""The composition root: configuration, wiring, store, HTTP, the `tocsin` command. Nobody imports it."""
