@@ -1,0 +1,122 @@
+"""One database, opened so that it can be shared by threads: one writer at a time, readers beside it.
+
+SQLite runs in WAL mode with synchronous=NORMAL. A killed process loses nothing that was committed: the pages are with the
+operating system. After a power failure the last transactions may be missing, never a part of one; as positions are in the
+same transaction, their records are read again and raise the same events with the same delivery ids and dedup keys. Set
+`durability="power"` (synchronous=FULL, one fsync per commit) to exclude a repeated chat message even then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from service.store import schema
+from service.store.model import SchemaMismatch, StoreError
+
+Durability = Literal["process", "power"]
+
+_BUSY_SECONDS = 10.0
+_WRITES = "tocsin_writes"
+
+
+class Database:
+    """An engine with a write lock. In memory there is one connection, so that the lock guards reading too."""
+
+    def __init__(self, url: str, durability: Durability = "process") -> None:
+        self.engine, self._in_memory = _engine(url, durability)
+        self._writer = self.engine.execution_options(**{_WRITES: True})
+        # SQLite has one writer; taking turns here costs less than its busy handler and cannot starve.
+        self._lock = threading.RLock()
+        try:
+            self._prepare()
+        except DBAPIError as error:
+            self.engine.dispose()
+            raise StoreError(f"cannot open the store {_shown(url)}: {error.orig}") from error
+        except StoreError:
+            self.engine.dispose()
+            raise
+
+    def _prepare(self) -> None:
+        with self.write() as connection:
+            found = inspect(connection).get_table_names()
+            if "meta" not in found:
+                if found:
+                    raise SchemaMismatch("the store is a database with other tables; give Tocsin one of its own")
+                schema.metadata.create_all(connection)
+                connection.execute(insert(schema.meta).values(name="schema", value=str(schema.SCHEMA_VERSION)))
+                return
+            version = connection.scalar(select(schema.meta.c.value).where(schema.meta.c.name == "schema"))
+            if version != str(schema.SCHEMA_VERSION):
+                raise SchemaMismatch(
+                    f"the store has schema version {version}, this program needs {schema.SCHEMA_VERSION}: "
+                    "start the program version that wrote it, or name a new store"
+                )
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is committed on leaving and rolled back by an exception."""
+        with self._lock, self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view; beside the writer, except in memory."""
+        if self._in_memory:
+            with self._lock, self.engine.connect() as connection:
+                yield connection
+            return
+        with self.engine.connect() as connection:
+            yield connection
+
+    def close(self) -> None:
+        with self._lock:
+            self.engine.dispose()
+
+
+def _engine(url: str, durability: Durability) -> tuple[Engine, bool]:
+    in_memory = url in ("sqlite://", "sqlite:///:memory:")
+    options: dict[str, Any] = {}
+    if in_memory:
+        options = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+    elif url.startswith("sqlite"):
+        options = {"connect_args": {"check_same_thread": False, "timeout": _BUSY_SECONDS}}
+    try:
+        engine = create_engine(url, **options)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise StoreError(f"cannot use the store {_shown(url)}: {error}") from error
+    if engine.dialect.name == "sqlite":
+        _tune_sqlite(engine, durability)
+    return engine, in_memory
+
+
+def _tune_sqlite(engine: Engine, durability: Durability) -> None:
+    synchronous = {"process": "NORMAL", "power": "FULL"}[durability]
+
+    def connected(connection: Any, _record: object) -> None:
+        # The driver's implicit BEGIN comes late (after reads) and is DEFERRED; transactions are begun by `begun` instead.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA journal_size_limit=67108864")
+
+    def begun(connection: Connection) -> None:
+        # A writer takes the lock at once: a transaction that reads first and writes later may be refused half-way.
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+
+
+def _shown(url: str) -> str:
+    """The URL without what may be a secret."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}***@{rest.rpartition('@')[2]}" if "@" in rest else url

@@ -1,0 +1,122 @@
+"""The delivery rows as the workers see them (`alerts.model.DeliveryQueue`), safe to call from several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row, and_, exists, func, or_, select, update
+
+from alerts.model import Action, Delivery, DeliveryStatus
+from rules.model import AlertEvent
+from service.store import schema
+from service.store.database import Database
+from service.store.model import StoreError
+
+_event = msgspec.msgpack.Decoder(AlertEvent).decode
+
+_ROWS = schema.deliveries
+_EARLIER = _ROWS.alias("earlier")
+_PENDING = DeliveryStatus.PENDING.value
+_SENDING = DeliveryStatus.SENDING.value
+
+# A row waits while an earlier one of its (receiver, dedup_key) is open: a resolve never overtakes its trigger.
+_HEAD = ~exists().where(
+    and_(
+        _EARLIER.c.receiver == _ROWS.c.receiver,
+        _EARLIER.c.dedup_key == _ROWS.c.dedup_key,
+        _EARLIER.c.sequence < _ROWS.c.sequence,
+        _EARLIER.c.status.in_((_PENDING, _SENDING)),
+    )
+)
+
+
+class Deliveries:
+    """DeliveryQueue on the store's tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due(self, receiver: str, now: float, limit: int) -> Sequence[Delivery]:
+        """Rows that may be sent now, in order of commit; at most one per dedup key."""
+        rows = (
+            select(_ROWS)
+            .where(_ROWS.c.receiver == receiver, _ROWS.c.status == _PENDING, _ROWS.c.not_before <= now, _HEAD)
+            .order_by(_ROWS.c.sequence)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return [_delivery(row) for row in connection.execute(rows)]
+
+    def next_due_at(self, receiver: str) -> float | None:
+        """The earliest `not_before` of the rows that wait for nothing but time."""
+        earliest = select(func.min(_ROWS.c.not_before)).where(_ROWS.c.receiver == receiver, _ROWS.c.status == _PENDING, _HEAD)
+        with self._database.read() as connection:
+            found = connection.scalar(earliest)
+        return None if found is None else float(found)
+
+    def begin(self, delivery: Delivery) -> None:
+        """Commit SENDING and one more attempt; the given delivery is changed accordingly."""
+        delivery.status = DeliveryStatus.SENDING
+        delivery.attempts += 1
+        self._update(delivery)
+
+    def finish(self, delivery: Delivery) -> None:
+        """Commit what became of the attempt."""
+        self._update(delivery)
+
+    def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
+        """True when the trigger of that episode was sent, or an attempt at it may have arrived."""
+        told = select(_ROWS.c.id).where(
+            _ROWS.c.receiver == receiver,
+            _ROWS.c.fingerprint == fingerprint,
+            _ROWS.c.episode == episode,
+            _ROWS.c.action == Action.TRIGGER.value,
+            or_(_ROWS.c.status.in_((DeliveryStatus.SENT.value, _SENDING)), _ROWS.c.ambiguous),
+        )
+        with self._database.read() as connection:
+            return connection.execute(told.limit(1)).first() is not None
+
+    def interrupted(self, receiver: str) -> Sequence[Delivery]:
+        """Rows found SENDING: a crash fell between the attempt and its outcome."""
+        rows = select(_ROWS).where(_ROWS.c.receiver == receiver, _ROWS.c.status == _SENDING).order_by(_ROWS.c.sequence)
+        with self._database.read() as connection:
+            return [_delivery(row) for row in connection.execute(rows)]
+
+    def _update(self, delivery: Delivery) -> None:
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(_ROWS)
+                .where(_ROWS.c.id == delivery.id)
+                .values(
+                    status=delivery.status.value,
+                    attempts=delivery.attempts,
+                    not_before=delivery.not_before,
+                    error=delivery.error,
+                    ambiguous=delivery.ambiguous,
+                    remote=delivery.remote,
+                )
+            )
+            if changed.rowcount != 1:
+                raise StoreError(f"no delivery has the id {delivery.id!r}")
+
+
+def _delivery(row: Row[Any]) -> Delivery:
+    return Delivery(
+        id=row.id,
+        receiver=row.receiver,
+        action=Action(row.action),
+        incident=row.incident,
+        dedup_key=row.dedup_key,
+        fingerprint=row.fingerprint,
+        event=_event(row.event),
+        status=DeliveryStatus(row.status),
+        attempts=row.attempts,
+        not_before=row.not_before,
+        created_at=row.created_at,
+        sequence=row.sequence,
+        error=row.error,
+        ambiguous=bool(row.ambiguous),
+        remote=row.remote,
+    )

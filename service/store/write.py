@@ -1,0 +1,194 @@
+"""The one transaction: positions first, by compare-and-set, then everything that the batch caused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, insert, update
+from sqlalchemy.exc import IntegrityError
+
+from alerts.model import Delivery, Incident
+from rules.model import AlertEvent, EventState, fingerprint_source
+from service.store import schema
+from service.store.model import Advance, Commit, DuplicateDelivery, PositionLost, RunRow, StoredRecord
+
+_encode = msgspec.msgpack.Encoder().encode
+
+# Statements are built once: SQLAlchemy then finds their compiled form in its cache without building a key each time.
+_MOVE = (
+    update(schema.positions)
+    .where(schema.positions.c.partition_name == bindparam("p"), schema.positions.c.next_offset == bindparam("before"))
+    .values(next_offset=bindparam("after"))
+)
+_FIRST_POSITION = insert(schema.positions)
+_RECORDS = insert(schema.records)
+_RUN_NEW = insert(schema.runs)
+_RUN_VALUES = ("partition_name", "status", "attempt", "step", "record_number", "last_arrival", "labels", "sequence")
+_RUN_CHANGED = (
+    update(schema.runs)
+    .where(schema.runs.c.run == bindparam("k"))
+    .values({name: bindparam(f"n_{name}") for name in _RUN_VALUES})
+)
+_RUN_CHECKPOINT = (
+    update(schema.runs)
+    .where(schema.runs.c.run == bindparam("k"))
+    .values(checkpoint=bindparam("n_checkpoint"), checkpoint_sequence=bindparam("n_sequence"))
+)
+_STATES_GONE = delete(schema.rule_state).where(schema.rule_state.c.run == bindparam("k"))
+_STATES = insert(schema.rule_state)
+_ALERTS = insert(schema.alerts)
+_ACTIVE_GONE = delete(schema.active_alerts).where(schema.active_alerts.c.identity == bindparam("k"))
+_ACTIVE = insert(schema.active_alerts)
+_INCIDENT_GONE = delete(schema.incidents).where(schema.incidents.c.id == bindparam("k"))
+_INCIDENTS = insert(schema.incidents)
+_DELIVERIES = insert(schema.deliveries)
+
+
+def write(connection: Connection, commit: Commit) -> None:
+    """Write all of a commit into the open transaction.
+
+    Raises PositionLost or DuplicateDelivery; the caller's transaction then rolls back.
+    """
+    for advance in commit.advances:
+        _advance(connection, advance)
+    if commit.records:
+        connection.execute(_RECORDS, [_record(record) for record in commit.records])
+    if commit.runs:
+        _runs(connection, commit.runs)
+    if commit.states:
+        connection.execute(_STATES_GONE, [{"k": run} for run in commit.states])
+        connection.execute(_STATES, [{"run": run, "states": states} for run, states in commit.states.items()])
+    if commit.events:
+        connection.execute(_ALERTS, [_alert(event, commit.committed_at) for event in commit.events])
+        _active(connection, commit.events, commit.committed_at)
+    if commit.incidents:
+        connection.execute(_INCIDENT_GONE, [{"k": incident.id} for incident in commit.incidents])
+        connection.execute(_INCIDENTS, [_incident(incident) for incident in commit.incidents])
+    if commit.deliveries:
+        try:
+            connection.execute(_DELIVERIES, [delivery_values(delivery) for delivery in commit.deliveries])
+        except IntegrityError as error:
+            raise DuplicateDelivery(f"a delivery was inserted twice: {error.orig}") from error
+
+
+def _advance(connection: Connection, advance: Advance) -> None:
+    if advance.before is None:
+        try:
+            connection.execute(_FIRST_POSITION, {"partition_name": advance.partition, "next_offset": advance.after})
+        except IntegrityError:
+            raise PositionLost(advance.partition, None) from None
+        return
+    moved = connection.execute(_MOVE, {"p": advance.partition, "before": advance.before, "after": advance.after})
+    if moved.rowcount != 1:
+        raise PositionLost(advance.partition, advance.before)
+
+
+def _active(connection: Connection, events: Sequence[AlertEvent], committed_at: float) -> None:
+    last = {identity(event): event for event in events}
+    connection.execute(_ACTIVE_GONE, [{"k": key} for key in last])
+    fires = [
+        {"identity": key, "run": event.run, "committed_at": committed_at, "event": _encode(event)}
+        for key, event in last.items()
+        if event.state is not EventState.RESOLVED
+    ]
+    if fires:
+        connection.execute(_ACTIVE, fires)
+
+
+def identity(event: AlertEvent) -> str:
+    """The alert's identity as a key: SHA-256 of the canonical JSON of (rule id, run, own labels)."""
+    source = json.dumps(fingerprint_source(event.run, event.id, event.labels), separators=(",", ":"))
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def _runs(connection: Connection, rows: Sequence[RunRow]) -> None:
+    for row in rows:
+        values = _run(row)
+        changed = connection.execute(_RUN_CHANGED, {"k": row.run} | {f"n_{name}": values[name] for name in _RUN_VALUES})
+        if changed.rowcount == 0:
+            connection.execute(_RUN_NEW, values)
+    checkpoints = [
+        {"k": row.run, "n_checkpoint": row.checkpoint, "n_sequence": row.sequence} for row in rows if row.checkpoint is not None
+    ]
+    if checkpoints:
+        connection.execute(_RUN_CHECKPOINT, checkpoints)
+
+
+def _run(row: RunRow) -> dict[str, Any]:
+    return {
+        "run": row.run,
+        "partition_name": row.partition,
+        "status": row.status.value,
+        "attempt": row.attempt,
+        "step": row.step,
+        "record_number": row.record,
+        "last_arrival": row.last_arrival,
+        "labels": json.dumps(dict(row.labels), sort_keys=True),
+        "sequence": row.sequence,
+        "checkpoint_sequence": 0,
+        "checkpoint": None,
+    }
+
+
+def _record(record: StoredRecord) -> dict[str, Any]:
+    raw = record.raw
+    return {
+        "run": record.run,
+        "sequence": record.sequence,
+        "partition_name": raw.partition,
+        "begin_offset": raw.offset,
+        "next_offset": raw.next_offset,
+        "content_type": raw.content_type,
+        "received_at": raw.received_at,
+        "value": raw.value,
+    }
+
+
+def _alert(event: AlertEvent, committed_at: float) -> dict[str, Any]:
+    return {
+        "run": event.run,
+        "alert": event.alert,
+        "rule_id": event.id,
+        "state": event.state.value,
+        "severity": event.severity.value,
+        "step": event.step,
+        "event_time": event.event_time,
+        "committed_at": committed_at,
+        "event": _encode(event),
+    }
+
+
+def _incident(incident: Incident) -> dict[str, Any]:
+    return {
+        "id": incident.id,
+        "run": incident.run,
+        "number": incident.number,
+        "opened_at": incident.opened_at,
+        "closed_at": incident.closed_at,
+        "incident": _encode(incident),
+    }
+
+
+def delivery_values(delivery: Delivery) -> dict[str, Any]:
+    """The columns of a delivery row, without `sequence`, which the database gives."""
+    return {
+        "id": delivery.id,
+        "receiver": delivery.receiver,
+        "action": delivery.action.value,
+        "incident": delivery.incident,
+        "dedup_key": delivery.dedup_key,
+        "fingerprint": delivery.fingerprint,
+        "episode": delivery.event.episode,
+        "status": delivery.status.value,
+        "attempts": delivery.attempts,
+        "not_before": delivery.not_before,
+        "created_at": delivery.created_at,
+        "error": delivery.error,
+        "ambiguous": delivery.ambiguous,
+        "remote": delivery.remote,
+        "event": _encode(delivery.event),
+    }
