@@ -42,8 +42,22 @@ class Told(msgspec.Struct, kw_only=True):
     firing: bool = True
     explained_by: str = ""
     receivers: list[str] = []
-    """Receivers with a trigger row for the current episode: exactly those get the resolve."""
+    """Receivers that were told of the current episode, or whose open page it joined: exactly those are told its end."""
     episode: int = 1
+
+
+class Page(msgspec.Struct, kw_only=True):
+    """What one receiver of scope "incident" has open for an incident."""
+
+    fingerprint: str
+    """The alert that opened it; with `episode` the name of this page: all its rows carry both."""
+    episode: int
+    severity: Severity
+    """The loudest that was told."""
+    told: list[str] = []
+    """Fingerprints of the alerts that have a trigger row in this page."""
+    alerts: list[str] = []
+    """Fingerprints that hold it open; the last one to resolve closes it."""
 
 
 class Incident(msgspec.Struct, kw_only=True):
@@ -58,6 +72,8 @@ class Incident(msgspec.Struct, kw_only=True):
     closed_at: float | None = None
     alerts: dict[str, Told] = {}
     """By fingerprint."""
+    pages: dict[str, Page] = {}
+    """By receiver of scope "incident"."""
 
 
 class Delivery(msgspec.Struct, kw_only=True):
@@ -71,6 +87,7 @@ class Delivery(msgspec.Struct, kw_only=True):
     dedup_key: str
     """Stable over trigger, update and resolve of one incident or alert, at most 255 characters."""
     fingerprint: str
+    """With `event.episode` what `DeliveryQueue.delivered` asks for: the alert, or the alert that opened the page (scope "incident")."""
     event: AlertEvent
     status: DeliveryStatus = DeliveryStatus.PENDING
     attempts: int = 0
@@ -112,7 +129,10 @@ class Receiver(Protocol):
         """One attempt, bounded in time."""
 
     def reconcile(self, delivery: Delivery) -> Outcome | None:
-        """Whether an ambiguous attempt arrived: an ok Outcome if so, None if it did not or cannot be known."""
+        """Whether an ambiguous attempt arrived: an ok Outcome if so, None if it did not or cannot be known.
+
+        An Outcome that is not ok but may be retried says that one could not look just now.
+        """
 
     def close(self) -> None: ...
 

@@ -115,6 +115,8 @@ class AlertEvent(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     next: tuple[str, ...] = ()
     runbook: str = ""
     explained_by: str = ""
+    explains: tuple[str, ...] = ()
+    """Names of the alerts that this one explains now; filled in by the incident book for the message."""
     episode: int = 1
     event_time: float
     """The trainer's time of the record, or the deadline that passed (stall)."""
