@@ -1,0 +1,230 @@
+"""Delivers rows to one receiver: in order per dedup key, durably begun, retried with jitter, given up in the end.
+
+One worker and one thread per receiver, so that a slow one delays nobody. What a worker does with a row:
+
+    resolve whose trigger was never delivered  -> SKIPPED, reason "skipped"
+    ambiguous (an earlier attempt may have arrived) -> ask the receiver first; found: SENT, reason "reconciled"
+    ok                                         -> SENT
+    may be retried                             -> PENDING, not before Retry-After or a full-jitter backoff
+    may be retried, but too old                -> FAILED, reason "expired"; `on_failed` is called
+    refused                                    -> FAILED; `on_failed` is called
+
+Every row gets at least one attempt, however old it is when a worker first sees it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Receiver
+from rules.model import Severity
+
+log = logging.getLogger(__name__)
+
+_LOOK_AHEAD: Final = 500
+"""Rows among which pages are taken first; a storm of warnings at one message a second would hold a page for minutes."""
+_BATCH: Final = 20
+"""Rows between two looks at the queue."""
+_LONGEST_SLEEP: Final = 60.0
+"""Seconds. A worker is woken for new rows; this only bounds what a step of the wall clock can do."""
+_LOOKS: Final = 3
+"""Failing attempts to find out whether an ambiguous message arrived, before it is sent again. Silence is worse than twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When to try again, and when no more. All in seconds."""
+
+    base: float = 1.0
+    cap: float = 60.0
+    page_age: float = 24 * 3600.0
+    """How long a row of severity page or stop is retried, from its commit on."""
+    other_age: float = 6 * 3600.0
+    longest_retry_after: float = 3600.0
+    """A receiver that asks for more is asked again after this."""
+
+    def backoff(self, attempts: int, jitter: float) -> float:
+        """Full jitter: `jitter` in [0, 1) of base, 2 base, 4 base ... at most cap. `attempts` counts from 1."""
+        return jitter * min(self.cap, self.base * 2.0 ** min(max(attempts, 1) - 1, 30))
+
+    def max_age(self, severity: Severity) -> float:
+        return self.page_age if severity.pages else self.other_age
+
+
+class Observer(Protocol):
+    """Told of every outcome; for the counters by receiver and reason, and for the delivery lag."""
+
+    def __call__(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None: ...
+
+
+def ignore_outcome(delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
+    """An Observer that counts nothing."""
+
+
+def ignore_failure(delivery: Delivery) -> None:
+    """An `on_failed` for programs without health alerts (replay)."""
+
+
+class DeliveryWorker:
+    """The loop of one receiver.
+
+    `wake` is set by the pipeline after each commit with rows for this receiver. `clock` gives seconds since the epoch and
+    should not jump (anchor it on a monotonic clock). `jitter` gives numbers in [0, 1). `pace` is the shortest time between
+    two attempts. `on_failed` is called with each row that became FAILED: a person was not told. `redact` goes over what is
+    stored as the row's error, after the receiver's own redaction.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        queue: DeliveryQueue,
+        *,
+        clock: Callable[[], float],
+        jitter: Callable[[], float],
+        wake: threading.Event | None = None,
+        policy: RetryPolicy = RetryPolicy(),
+        pace: float = 0.0,
+        on_failed: Callable[[Delivery], None] = ignore_failure,
+        observe: Observer = ignore_outcome,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.receiver = receiver
+        self.wake = wake or threading.Event()
+        self._queue = queue
+        self._clock = clock
+        self._jitter = jitter
+        self._policy = policy
+        self._pace = pace
+        self._on_failed = on_failed
+        self._observe = observe
+        self._redact = redact
+        self._stop = threading.Event()
+        self._recovered = False
+        self._held_until = 0.0
+        self._looks: dict[str, int] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Deliver until `stop` is set (set `wake` after it). A failing store is logged and tried again; nothing is raised."""
+        self._stop = stop
+        failures = 0
+        while True:
+            self.wake.clear()
+            if stop.is_set():  # after the clear, which may have swallowed the wake that announced the stop
+                return
+            now = self._clock()
+            try:
+                again = self.step(now)
+                failures = 0
+            except Exception as error:
+                # The store is away, or a bug: rows are safe where they are. An attempt may be unrecorded, so look anew.
+                failures += 1
+                self._recovered = False
+                again = now + self._policy.base + self._policy.backoff(failures, self._jitter())
+                log.error("deliveries of %s pause: %s", self.receiver.name, self._redact(f"{type(error).__name__}: {error}"))
+            pause = _LONGEST_SLEEP if again is None else min(again - self._clock(), _LONGEST_SLEEP)
+            if pause > 0 and not stop.is_set():
+                self.wake.wait(pause)
+
+    def step(self, now: float) -> float | None:
+        """Deliver some of what is due; when to call again: `now` for at once, None for when there is something new."""
+        if not self._recovered:
+            self._recover(now)
+        if now < self._held_until:
+            return self._held_until
+        due = self._queue.due(self.receiver.name, now, _LOOK_AHEAD)
+        for row in sorted(due, key=lambda row: not row.event.severity.pages)[:_BATCH]:
+            self._deliver(row)
+            if self._held_until > self._clock():
+                return self._held_until
+            if self._stop.is_set():
+                return None
+        return now if due else self._queue.next_due_at(self.receiver.name)
+
+    def _recover(self, now: float) -> None:
+        """Rows that a crash (or a lost write) left SENDING may have arrived."""
+        for row in self._queue.interrupted(self.receiver.name):
+            row.status = DeliveryStatus.PENDING
+            row.ambiguous = True
+            row.not_before = now
+            self._queue.finish(row)
+        self._recovered = True
+
+    def _deliver(self, row: Delivery) -> None:
+        if row.action is Action.RESOLVE and not self._queue.delivered(row.receiver, row.fingerprint, row.event.episode):
+            row.status = DeliveryStatus.SKIPPED
+            row.error = "its trigger was never delivered"
+            self._finish(row, Outcome(ok=False, reason="skipped", detail=row.error))
+            return
+        attempts = row.attempts + 1
+        self._queue.begin(row)
+        row.attempts = attempts  # whether or not the queue counts on the object that it is given
+        outcome = self._attempt(row)
+        if self._pace:
+            self._hold(self._clock() + self._pace)
+        row.ambiguous = row.ambiguous or outcome.ambiguous
+        if outcome.ok:
+            row.status = DeliveryStatus.SENT
+            row.ambiguous = False
+            row.error = ""
+            row.remote = outcome.remote or row.remote
+        elif outcome.retry:
+            outcome = self._postpone(row, outcome)
+        else:
+            self._fail(row, outcome)
+        self._finish(row, outcome)
+
+    def _attempt(self, row: Delivery) -> Outcome:
+        try:
+            if row.ambiguous:
+                found = self.receiver.reconcile(row)
+                if found is not None and found.ok:
+                    return found._replace(reason="reconciled")
+                if found is not None and found.retry:
+                    looks = self._looks.get(row.id, 0) + 1
+                    self._looks[row.id] = looks
+                    if looks < _LOOKS:
+                        return found
+            return self.receiver.send(row)
+        except Exception as error:
+            # Receivers do not raise; one that does has a bug, which must cost neither the row nor the thread.
+            detail = self._redact(f"{type(error).__name__}: {error}")
+            log.error("receiver %s raised: %s", self.receiver.name, detail)
+            return Outcome(ok=False, retry=True, reason="bug", detail=detail, ambiguous=True)
+
+    def _postpone(self, row: Delivery, outcome: Outcome) -> Outcome:
+        now = self._clock()
+        age = now - row.created_at
+        if age >= self._policy.max_age(row.event.severity):
+            detail = f"gave up after {row.attempts} attempts in {age / 3600:.1f} h; last: {outcome.reason}: {outcome.detail}"
+            expired = Outcome(ok=False, reason="expired", detail=detail, ambiguous=row.ambiguous)
+            self._fail(row, expired)
+            return expired
+        wait = self._policy.backoff(row.attempts, self._jitter())
+        if outcome.retry_after is not None:
+            wait = max(wait, min(outcome.retry_after, self._policy.longest_retry_after))
+        row.status = DeliveryStatus.PENDING
+        row.not_before = now + wait
+        row.error = self._redact(f"{outcome.reason}: {outcome.detail}")
+        if outcome.reason == "rate_limited":  # said of the channel, not of this message: the others wait as well
+            self._hold(row.not_before)
+        return outcome
+
+    def _fail(self, row: Delivery, outcome: Outcome) -> None:
+        row.status = DeliveryStatus.FAILED
+        row.error = self._redact(f"{outcome.reason}: {outcome.detail}")
+
+    def _finish(self, row: Delivery, outcome: Outcome) -> None:
+        self._queue.finish(row)
+        if row.status is not DeliveryStatus.PENDING:
+            self._looks.pop(row.id, None)
+        self._observe(row, outcome, self._clock())
+        if row.status is DeliveryStatus.FAILED:
+            log.error("delivery %s to %s failed: %s", row.id, row.receiver, row.error)
+            self._on_failed(row)
+
+    def _hold(self, until: float) -> None:
+        self._held_until = max(self._held_until, until)

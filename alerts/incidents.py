@@ -1,0 +1,242 @@
+"""Which incident an alert event belongs to, and who is to be told. A planner without effects: rows out, nothing sent.
+
+The rules of the planner
+
+1. An incident is the alerts of one run, from the first that fires until none does; the next one has the next number.
+2. A receiver of scope "alert" gets one trigger for each episode of each alert routed to it, and one resolve.
+3. A receiver of scope "incident" gets one *page*: the first alert routed to it opens the page, the last of its alerts to
+   resolve closes it. In between a further trigger with the same dedup key is planned only if it adds something: an alert of
+   which the page has not told yet, or a severity above all it has told. It lands in the open page and never pages again; it
+   is also the second chance when the first trigger was refused.
+4. Resolve if and only if told: whatever happened in between (explained, re-routed, severity edited, restarted, reloaded),
+   exactly the receivers in `Told.receivers` are told the end. Receivers with `send_resolved: false` are told nothing of it,
+   but the episode is over for them too.
+5. Severity info, and alerts explained by an earlier layer, are kept in the incident and sent to nobody. An explained alert
+   that fires again by itself is sent then, unless its receiver has been told of this episode already.
+
+Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the
+page stays open instead of closing and paging again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from alerts.identity import alert_key, delivery_id, fingerprint, incident_key
+from alerts.model import Action, Delivery, Incident, Page, Told
+from rules.model import AlertEvent, EventState, Severity
+
+Route = Callable[[AlertEvent], Sequence[str]]
+"""Names of the receivers of an event, without repetition, in order."""
+
+_LOUDNESS = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+class Reach(NamedTuple):
+    """What the planner has to know of a receiver."""
+
+    scope: str = "alert"
+    """"alert" or "incident", see `alerts.model.Receiver`."""
+    send_resolved: bool = True
+
+
+class Plan(NamedTuple):
+    """What a batch of events changes; to be committed in one transaction with the input position."""
+
+    incidents: Sequence[Incident] = ()
+    """New or changed, as they are now. They are copies of the book's: later plans do not change them."""
+    deliveries: Sequence[Delivery] = ()
+    """New rows, in the order in which they are to leave."""
+
+    @property
+    def receivers(self) -> set[str]:
+        """Whose workers to wake after the commit."""
+        return {delivery.receiver for delivery in self.deliveries}
+
+
+class IncidentBook:
+    """The open incident of each run, in memory. After a failed commit: drop the book, make a new one, `restore`."""
+
+    def __init__(self, route: Route, reach: Mapping[str, Reach]) -> None:
+        self.reconfigure(route, reach)
+        self._open: dict[str, Incident] = {}
+        self._numbers: dict[str, int] = {}
+
+    def reconfigure(self, route: Route, reach: Mapping[str, Reach]) -> None:
+        """Route by another configuration from the next event on; what was told stays told and will be ended."""
+        self._route = route
+        self._reach = dict(reach)
+
+    def restore(self, incidents: Iterable[Incident]) -> None:
+        """Go on from stored incidents: the open one and the newest one of each run (they may be the same)."""
+        for incident in incidents:
+            self._numbers[incident.run] = max(self._numbers.get(incident.run, 0), incident.number)
+            if incident.closed_at is None:
+                self._open[incident.run] = incident
+
+    def forget(self, run: str) -> None:
+        """The run is another collector's now."""
+        self._open.pop(run, None)
+        self._numbers.pop(run, None)
+
+    def open_incident(self, run: str) -> Incident | None:
+        """The run's open incident; not to be changed by the caller."""
+        return self._open.get(run)
+
+    def apply(self, events: Sequence[AlertEvent], now: float) -> Plan:
+        """Fold events into the book and plan the rows.
+
+        `events` in the order of the log, all events of one record together; `now` (seconds since the epoch) only becomes
+        the rows' `created_at`. How the events of several records are cut into calls does not matter.
+        """
+        changed: dict[str, Incident] = {}
+        rows: list[Delivery] = []
+        for _, moment in groupby(events, key=_moment):
+            incident, planned = self._apply_moment(list(moment), now)
+            rows += planned
+            if incident is not None:
+                changed[incident.id] = incident
+        return Plan(list(changed.values()), rows)
+
+    def _apply_moment(self, events: Sequence[AlertEvent], now: float) -> tuple[Incident | None, list[Delivery]]:
+        first = events[0]
+        found = self._open.get(first.run)
+        if found is None:
+            if all(event.state is EventState.RESOLVED for event in events):
+                return None, []  # the end of something that never reached the book
+            number = self._numbers.get(first.run, 0) + 1
+            found = Incident(
+                id=f"{first.run}#{number}", run=first.run, number=number, opened_at=first.event_time, opened_step=first.step
+            )
+        draft = _Draft(replace(found, alerts=dict(found.alerts), pages=dict(found.pages)), self._route, self._reach, now)
+        for print_, event in _beginnings_first(events):
+            draft.apply(print_, event)
+        incident = draft.incident
+        self._numbers[first.run] = incident.number
+        if any(told.firing for told in incident.alerts.values()):
+            self._open[first.run] = incident
+        else:
+            incident.closed_at = first.event_time
+            self._open.pop(first.run, None)
+        return incident, [_with_explained(row, incident) for row in draft.rows]
+
+
+class _Draft:
+    """One incident while one moment is folded into it. `Told` and `Page` are replaced, never changed in place."""
+
+    def __init__(self, incident: Incident, route: Route, reach: Mapping[str, Reach], now: float) -> None:
+        self.incident = incident
+        self.rows: list[Delivery] = []
+        self._route = route
+        self._reach = reach
+        self._now = now
+
+    def apply(self, print_: str, event: AlertEvent) -> None:
+        if event.state is EventState.RESOLVED:
+            self._resolve(print_, event)
+            return
+        told = self._fires(print_, event)
+        if event.state is EventState.FIRING and event.severity is not Severity.INFO:
+            new = [name for name in self._route(event) if name not in told.receivers]
+            for name in new:
+                self._tell(name, print_, told, event)
+            told = replace(told, receivers=[*told.receivers, *new])
+        self.incident.alerts[print_] = told
+
+    def _fires(self, print_: str, event: AlertEvent) -> Told:
+        known = self.incident.alerts.get(print_)
+        explained_by = event.explained_by if event.state is EventState.EXPLAINED else ""
+        if known is not None and known.firing:
+            # Name, severity and layer may have been edited; the episode stays the one under which receivers were told.
+            return replace(known, alert=event.alert, severity=event.severity, layer=event.layer, explained_by=explained_by)
+        # A rule that lost its state counts its episodes anew; within an incident they must not repeat.
+        episode = event.episode if known is None else max(event.episode, known.episode + 1)
+        return Told(
+            alert=event.alert,
+            id=event.id,
+            labels=event.labels,
+            severity=event.severity,
+            layer=event.layer,
+            explained_by=explained_by,
+            episode=episode,
+        )
+
+    def _tell(self, name: str, print_: str, told: Told, event: AlertEvent) -> None:
+        if self._reach.get(name, Reach()).scope != "incident":
+            self._row(name, Action.TRIGGER, alert_key(print_), (print_, told.episode), (print_, told.episode), event)
+            return
+        page = self.incident.pages.get(name)
+        if page is None:
+            page = Page(fingerprint=print_, episode=told.episode, severity=event.severity)
+        louder = _LOUDNESS[event.severity] > _LOUDNESS[page.severity]
+        if print_ not in page.told or louder:
+            key = incident_key(self.incident.id)
+            self._row(name, Action.TRIGGER, key, (print_, told.episode), (page.fingerprint, page.episode), event)
+        self.incident.pages[name] = replace(
+            page,
+            severity=event.severity if louder else page.severity,
+            told=page.told if print_ in page.told else [*page.told, print_],
+            alerts=[*page.alerts, print_],
+        )
+
+    def _resolve(self, print_: str, event: AlertEvent) -> None:
+        told = self.incident.alerts.get(print_)
+        if told is None or not told.firing:
+            return
+        self.incident.alerts[print_] = replace(told, firing=False, explained_by="")
+        for name in told.receivers:
+            page = self.incident.pages.get(name)
+            if page is None or print_ not in page.alerts:
+                self._end(name, alert_key(print_), (print_, told.episode), event)
+            elif remaining := [other for other in page.alerts if other != print_]:
+                self.incident.pages[name] = replace(page, alerts=remaining)
+            else:
+                del self.incident.pages[name]
+                self._end(name, incident_key(self.incident.id), (page.fingerprint, page.episode), event)
+
+    def _end(self, name: str, key: str, begun: tuple[str, int], event: AlertEvent) -> None:
+        # A receiver that has left the configuration still gets its row: it fails there, visibly, instead of vanishing.
+        if self._reach.get(name, Reach()).send_resolved:
+            self._row(name, Action.RESOLVE, key, begun, begun, event)
+
+    def _row(
+        self, name: str, action: Action, key: str, identity: tuple[str, int], begun: tuple[str, int], event: AlertEvent
+    ) -> None:
+        """`identity` makes the id; `begun` is what `DeliveryQueue.delivered` is asked for."""
+        self.rows.append(
+            Delivery(
+                id=delivery_id(self.incident.id, *identity, action, name),
+                receiver=name,
+                action=action,
+                incident=self.incident.id,
+                dedup_key=key,
+                fingerprint=begun[0],
+                event=replace(event, episode=begun[1]),
+                created_at=self._now,
+            )
+        )
+
+
+def _moment(event: AlertEvent) -> tuple[str, int, int, int, float]:
+    return event.run, event.attempt, event.record, event.step, event.event_time
+
+
+def _beginnings_first(events: Sequence[AlertEvent]) -> list[tuple[str, AlertEvent]]:
+    """The events of a moment with their fingerprints; an alert's resolve goes last, if it is the last word on that alert."""
+    pairs = [(fingerprint(event), event) for event in events]
+    last = {print_: index for index, (print_, _) in enumerate(pairs)}
+    ends = {index for index in last.values() if pairs[index][1].state is EventState.RESOLVED}
+    return [pair for index, pair in enumerate(pairs) if index not in ends] + [pairs[index] for index in sorted(ends)]
+
+
+def _with_explained(row: Delivery, incident: Incident) -> Delivery:
+    """The row's message names the alerts that its alert explains at the end of the moment."""
+    name = row.event.alert
+    explained = sorted({told.alert for told in incident.alerts.values() if told.firing and told.explained_by == name})
+    if explained:
+        row.event = replace(row.event, explains=tuple(explained))
+    return row
