@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, insert, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from alerts.model import Delivery, Incident
@@ -106,11 +106,16 @@ def identity(event: AlertEvent) -> str:
 
 
 def _runs(connection: Connection, rows: Sequence[RunRow]) -> None:
-    for row in rows:
-        values = _run(row)
-        changed = connection.execute(_RUN_CHANGED, {"k": row.run} | {f"n_{name}": values[name] for name in _RUN_VALUES})
-        if changed.rowcount == 0:
-            connection.execute(_RUN_NEW, values)
+    # No dialect's upsert: which runs are known is one question, and both halves are one call each, however many runs.
+    asked = select(schema.runs.c.run).where(schema.runs.c.run.in_([row.run for row in rows]))
+    known = set(connection.execute(asked).scalars())
+    values = [_run(row) for row in rows]
+    if changed := [value for value in values if value["run"] in known]:
+        connection.execute(
+            _RUN_CHANGED, [{"k": value["run"]} | {f"n_{name}": value[name] for name in _RUN_VALUES} for value in changed]
+        )
+    if new := [value for value in values if value["run"] not in known]:
+        connection.execute(_RUN_NEW, new)
     checkpoints = [
         {"k": row.run, "n_checkpoint": row.checkpoint, "n_sequence": row.sequence} for row in rows if row.checkpoint is not None
     ]

@@ -1,0 +1,142 @@
+"""Routes. Every answer is read from the store or from an immutable snapshot; none waits for the evaluation.
+
+| path               | answer                                                                                        |
+|--------------------|-----------------------------------------------------------------------------------------------|
+| /metrics           | Prometheus text                                                                               |
+| /healthz           | 200 while the loops live, 503 with reasons: restart it                                        |
+| /readyz            | 200 while records can be read and alerts delivered, 503 with reasons: do not route to it      |
+| /api/v1/runs       | runs; `state=`, `limit=`                                                                      |
+| /api/v1/alerts     | `firing` (now) and `history` (newest first); `run=`, `severity=`, `state=`, `limit=`, `before=` |
+| /api/v1/incidents  | open incidents                                                                                |
+| /                  | runs and firing alerts for a person                                                           |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from typing import Protocol, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from collector.model import RunStatus
+from rules.model import EventState, Severity
+from service import present
+from service.http.guard import Guard
+from service.http.page import HEADERS, render
+from service.store.store import Store
+
+MAX_LIMIT = 1_000
+
+Word = TypeVar("Word", bound=enum.StrEnum)
+
+
+class Watched(Protocol):
+    """What the HTTP service asks of the running collector; called from its threads."""
+
+    def metrics(self) -> tuple[bytes, str]:
+        """The exposition and its content type."""
+
+    def unhealthy(self) -> list[str]:
+        """Why the process should be restarted; empty when it is well."""
+
+    def unready(self) -> list[str]:
+        """Why it does not do its work at present; empty when it does."""
+
+
+def build(store: Store, watched: Watched) -> Starlette:
+    """The application. Handlers are plain functions, so Starlette runs them on its worker threads."""
+
+    def metrics(_request: Request) -> Response:
+        body, content_type = watched.metrics()
+        return Response(body, headers={"content-type": content_type})
+
+    def healthz(_request: Request) -> Response:
+        return _state(watched.unhealthy())
+
+    def readyz(_request: Request) -> Response:
+        return _state(watched.unhealthy() + watched.unready())
+
+    def runs(request: Request) -> Response:
+        rows = store.runs(status=_word(request, "state", RunStatus), limit=_number(request, "limit", 200, MAX_LIMIT))
+        firing = Counter(event.run for event in store.firing())
+        return JSONResponse({"runs": [present.run(row, firing[row.run]) for row in rows]})
+
+    def alerts(request: Request) -> Response:
+        run, severity = request.query_params.get("run"), _word(request, "severity", Severity)
+        state = _word(request, "state", EventState)
+        limit, before = _number(request, "limit", 200, MAX_LIMIT), request.query_params.get("before")
+        history = store.alerts(
+            run=run,
+            severity=severity,
+            state=state,
+            limit=limit,
+            before=_number(request, "before", 0, 2**62) if before else None,
+        )
+        now = [
+            event
+            for event in store.firing(run)
+            if (severity is None or event.severity is severity) and (state is None or event.state is state)
+        ]
+        return JSONResponse(
+            {"firing": [present.alert(event) for event in now[:limit]], "history": [present.logged(row) for row in history]}
+        )
+
+    def incidents(_request: Request) -> Response:
+        return JSONResponse({"incidents": [present.incident(found) for found in store.open_incidents()]})
+
+    def page(_request: Request) -> Response:
+        trouble = watched.unhealthy() + watched.unready()
+        return HTMLResponse(render(store.runs(limit=MAX_LIMIT), store.firing(), trouble), headers=HEADERS)
+
+    return Starlette(
+        routes=[
+            Route("/metrics", metrics),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/api/v1/runs", runs),
+            Route("/api/v1/alerts", alerts),
+            Route("/api/v1/incidents", incidents),
+            Route("/", page),
+        ],
+        middleware=[Middleware(Guard)],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )
+
+
+def _state(reasons: list[str]) -> Response:
+    return JSONResponse({"ok": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+def _failed(_request: Request, _error: Exception) -> Response:
+    # The traceback is in the log (Starlette raises it on); a client learns nothing of the inside.
+    return PlainTextResponse("internal error", status_code=500)
+
+
+def _word(request: Request, name: str, words: type[Word]) -> Word | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        return words(text)
+    except ValueError:
+        raise HTTPException(400, f"{name}={text[:40]!r}: expected one of {', '.join(words)}") from None
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or not 1 <= int(text[:20]) <= most:
+        raise HTTPException(400, f"{name}={text[:40]!r}: expected a whole number from 1 to {most}")
+    return int(text)

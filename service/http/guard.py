@@ -1,0 +1,51 @@
+"""Limits on what a client may send, and headers that every answer carries. Plain ASGI, outside everything else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_TARGET_BYTES: Final = 4 * 1024
+"""Path and query together."""
+
+_HEADERS: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class Guard:
+    """ASGI middleware: refuses oversized requests, adds the safety headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+            await send(message)
+
+        if refusal := _refusal(scope):
+            await refusal(scope, receive, answer)
+            return
+        await self._app(scope, receive, answer)
+
+
+def _refusal(scope: Scope) -> JSONResponse | None:
+    if len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) > MAX_TARGET_BYTES:
+        return JSONResponse({"error": f"the request target is over {MAX_TARGET_BYTES} bytes"}, status_code=414)
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"0")
+    # No route takes a body of unknown length, so a chunked one is refused before it is read.
+    if b"transfer-encoding" in headers or not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
+        return JSONResponse({"error": f"a body may have {MAX_BODY_BYTES} bytes, with a content-length"}, status_code=413)
+    return None

@@ -1,0 +1,68 @@
+"""uvicorn on a thread of its own, on a socket that is bound before anything else starts."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+_STOP_SECONDS = 5.0
+
+
+class CannotListen(Exception):
+    """The address is taken or not ours."""
+
+
+class HttpServer:
+    """Listens from construction on, answers from `start` to `stop`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Bind. Port 0 takes a free one. Raises CannotListen."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, app: ASGIApp) -> None:
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                ws="none",
+                limit_concurrency=256,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=2,
+            )
+        )
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="tocsin-http", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the answers under way and close."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(_STOP_SECONDS)
+        self._socket.close()
