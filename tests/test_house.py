@@ -1,0 +1,91 @@
+"""The rules of the house that no other tool enforces: what ships, and what may not stand in the repository."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"collector", "rules", "alerts", "service"}
+
+
+def tracked() -> list[Path]:
+    """Files of the repository (git's list, or every file of an unpacked archive)."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def build_wheel(project: Path, folder: Path) -> zipfile.ZipFile:
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    return zipfile.ZipFile(wheel)
+
+
+def test_the_server_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
+    with build_wheel(ROOT, tmp_path) as wheel:
+        names = wheel.namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    assert not [name for name in names if name.startswith(("tests/", "client/"))]
+    for data in ("collector/data/aliases.yaml", "rules/grammar.lark", "rules/packs/1-probability-consistency.yaml"):
+        assert data in names, "data files travel with their package"
+
+
+def test_the_client_wheel_holds_tocsin_alone(tmp_path: Path) -> None:
+    with build_wheel(ROOT / "client", tmp_path) as wheel:
+        names = wheel.namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"tocsin"}
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "client/pyproject.toml", "Makefile", ".ci/run"])
+def test_no_download_address_in_what_describes_dependencies(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert not re.search(r"https?://|index-url|find-links", text)
+
+
+def test_every_dependency_is_pinned() -> None:
+    pins = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    }
+    import tomllib
+
+    for project in ("pyproject.toml", "client/pyproject.toml"):
+        table = tomllib.loads((ROOT / project).read_text(encoding="utf-8"))["project"]
+        wanted = [*table["dependencies"], *sum(table.get("optional-dependencies", {}).values(), [])]
+        names = {re.split(r"[\[<>=!~ ]", spec)[0].lower().replace("_", "-") for spec in wanted} - {"tocsin"}
+        assert names <= pins, f"{project}: not pinned in constraints.txt: {sorted(names - pins)}"
+
+
+def test_no_lock_files_and_no_public_runs() -> None:
+    names = [path.name for path in tracked()]
+    assert not {"uv.lock", "poetry.lock", "Pipfile.lock", "package-lock.json"} & set(names)
+    assert not [path for path in tracked() if path.name.startswith(("nips-", "ag-", "unsloth-", "tinyzero-"))]
+
+
+def test_no_path_of_a_machine() -> None:
+    bad = []
+    for path in tracked():
+        if path.suffix in {".gz", ".png", ".svg", ".woff2"} or path == Path(__file__):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if re.search(r"(?<![\w.])/(root|home/\w+|work/(main|shared))/", text):
+            bad.append(str(path.relative_to(ROOT)))
+    assert bad == []
+
+
+def test_every_package_says_what_it_is() -> None:
+    for package in sorted(PACKAGES):
+        first = (ROOT / package / "__init__.py").read_text(encoding="utf-8").splitlines()[0]
+        assert first.startswith('"""') and len(first) > 20
+    assert "Decides" in (ROOT / "rules/__init__.py").read_text(encoding="utf-8")
+    assert "Delivers" in (ROOT / "alerts/__init__.py").read_text(encoding="utf-8")
