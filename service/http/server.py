@@ -25,6 +25,7 @@ class HttpServer:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+            self._socket.listen(128)  # so that who asks before the thread runs waits instead of being refused
         except OSError as error:
             self._socket.close()
             raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror or error}") from error

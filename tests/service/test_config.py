@@ -1,0 +1,110 @@
+"""tocsin.yaml: empty works, the example is the default, mistakes are told with their place."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from rules.strict_yaml import ConfigErrors
+from service import config
+from service.config import Config, Spool
+
+_EXAMPLE = Path(str(files("service.examples").joinpath("tocsin.yaml")))
+
+
+@pytest.mark.parametrize("text", ["", "# http:\n#   port: 1\n", "\n\n"])
+def test_an_empty_file_is_a_working_configuration(text: str) -> None:
+    settings = config.parse(text, "tocsin.yaml", Path("/etc/tocsin"))
+    assert settings.config == Config()
+    assert settings.spool == Path("/etc/tocsin/spool")
+    assert settings.store_url == "sqlite:////etc/tocsin/tocsin.db"
+    assert settings.config.http.host == "127.0.0.1"
+
+
+def test_no_file_is_the_defaults_here() -> None:
+    assert config.load(None).config == Config()
+
+
+def test_the_example_loads_and_says_the_defaults() -> None:
+    """Also every default in the comments: the file without its source is the empty file."""
+    text = _EXAMPLE.read_text(encoding="utf-8")
+    settings = config.load(_EXAMPLE)
+    kafka = settings.config.source.kafka
+    assert kafka is not None and settings.spool is None
+    assert kafka.security["sasl_plain_password"] == "env:TOCSIN_KAFKA_PASSWORD"
+    head, _, rest = text.partition("\nsource:")
+    assert config.parse(head + rest[rest.index("\nstore:") :], "x").config == Config()
+
+
+def test_every_key_is_in_the_example() -> None:
+    text = _EXAMPLE.read_text(encoding="utf-8")
+    default = Config()
+    for section in ("store", "http", "dead_letters", "limits"):
+        for key in getattr(default, section).__struct_fields__:
+            assert f"  {key}: " in text, f"{section}.{key}"
+    for key in default.__struct_fields__:
+        assert f"{key}:" in text, key
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("http: {prot: 1}", "x.yaml:1:8: unknown key 'prot' (did you mean 'port'?)"),
+        ("http: {port: 70000}", "at most 65535"),
+        ("clock: wall", "none of event, received"),
+        ("source: {kafka: {bootstrap: []}}", "no broker"),
+        ("source: {kafka: {bootstrap: [a]}, spool: {}}", "either kafka or spool"),
+        (
+            "source: {kafka: {bootstrap: [a], security: {sasl_plain_password: hunter2}}}",
+            "write a reference: env:NAME or file:PATH",
+        ),
+        ("limits: {linger: 15}", "expected text"),
+        ('limits: {linger: "15 minutes"}', "does not match"),
+        ("store: {durability: maybe}", "none of"),
+        ("name: two words", "does not match"),
+    ],
+)
+def test_mistakes_are_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        config.parse(text, "x.yaml")
+    assert message in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_all_mistakes_at_once() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        config.parse("http: {prot: 1}\nclock: wall\n", "x.yaml")
+    assert [error.line for error in raised.value.errors] == [1, 2]
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigErrors, match=r"nowhere\.yaml:1:1: cannot be read"):
+        config.load(Path("/nowhere.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a/b.db", "sqlite:///base/a/b.db"),
+        ("sqlite:////a/b.db", "sqlite:////a/b.db"),
+        ("sqlite://", "sqlite://"),
+        ("postgresql+psycopg://host/db", "postgresql+psycopg://host/db"),
+    ],
+)
+def test_store_urls_are_relative_to_the_file(url: str, shown: str) -> None:
+    assert config.parse(f"store: {{url: '{url}'}}", "x", Path("base")).store_url == shown
+
+
+@pytest.mark.parametrize(("span", "seconds"), [("90s", 90.0), ("15m", 900.0), ("1.5h", 5400.0), ("2d", 172_800.0)])
+def test_spans(span: str, seconds: float) -> None:
+    assert config.seconds(span) == seconds
+
+
+def test_paths_follow_the_file(tmp_path: Path) -> None:
+    (tmp_path / "tocsin.yaml").write_text("source: {spool: {dir: ../in}}\nalerts: alerts.yaml\n")
+    settings = config.load(tmp_path / "tocsin.yaml")
+    assert settings.spool == tmp_path / "../in"
+    assert settings.alerts_file == tmp_path / "alerts.yaml"
+    assert config.parse("source: {spool: {}}", "x").config.source.spool == Spool()

@@ -1,0 +1,202 @@
+"""The HTTP service over a real socket and a store in memory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from collector.model import RunStatus
+from rules.model import EventState, Severity
+from service.http import guard
+from service.http.app import build
+from service.http.server import CannotListen, HttpServer
+from service.store.model import Advance, Commit
+from service.store.store import Store
+from tests.kit.commits import event, incident, run_row
+
+
+class Watched:
+    """A collector that says what the test told it to."""
+
+    def __init__(self) -> None:
+        self.bad: list[str] = []
+        self.waiting: list[str] = []
+        self.fails = False
+
+    def metrics(self) -> tuple[bytes, str]:
+        if self.fails:
+            raise RuntimeError("the inside of the program")
+        return b"tocsin_build_info 1\n", "text/plain; version=0.0.4; charset=utf-8"
+
+    def unhealthy(self) -> list[str]:
+        return self.bad
+
+    def unready(self) -> list[str]:
+        return self.waiting
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def server(store: Store, watched: Watched) -> Iterator[HttpServer]:
+    started = HttpServer("127.0.0.1", 0)
+    started.start(build(store, watched))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def client(server: HttpServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    rows = [run_row("r", 7), run_row("<b>", 3, labels={"team": "<script>"}), run_row("done", 9, status=RunStatus.FINISHED)]
+    events = [
+        event("r", value=float("nan"), summary="grad norm & more"),
+        event("r", "Late", severity=Severity.WARNING, state=EventState.EXPLAINED, explained_by="GradNormTenfold"),
+        event(
+            "<b>", "Odd", severity=Severity.STOP, layer=1, labels={"component": "<img>"}, summary="<script>alert(1)</script>"
+        ),
+        event("done", state=EventState.FIRING),
+        event("done", state=EventState.RESOLVED, step=9),
+        event("tocsin", "TocsinRejected", severity=Severity.WARNING),
+    ]
+    store.commit(Commit([Advance("p/0", None, 1)], 5.0, runs=rows, events=events, incidents=[incident()]))
+    return store
+
+
+def test_metrics_pass_through(client: httpx.Client) -> None:
+    answer = client.get("/metrics")
+    assert (answer.status_code, answer.text) == (200, "tocsin_build_info 1\n")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_health_and_readiness_say_why(client: httpx.Client, watched: Watched) -> None:
+    assert client.get("/healthz").json() == {"ok": True, "reasons": []}
+    watched.waiting = ["kafka: no broker answers"]
+    assert client.get("/healthz").status_code == 200
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["reasons"]) == (503, ["kafka: no broker answers"])
+    watched.bad = ["the evaluation thread is dead"]
+    assert client.get("/healthz").status_code == 503
+    assert len(client.get("/readyz").json()["reasons"]) == 2
+
+
+def test_runs(client: httpx.Client, filled: Store) -> None:
+    runs = {run["run"]: run for run in client.get("/api/v1/runs").json()["runs"]}
+    assert runs["r"] == {
+        "run": "r",
+        "state": "running",
+        "attempt": 1,
+        "step": 7,
+        "record": 7,
+        "last_record_at": 7.0,
+        "labels": {"team": "a"},
+        "firing": 2,
+    }
+    assert [run["run"] for run in client.get("/api/v1/runs?state=finished").json()["runs"]] == ["done"]
+    assert len(client.get("/api/v1/runs?limit=1").json()["runs"]) == 1
+
+
+def test_alerts_firing_and_history(client: httpx.Client, filled: Store) -> None:
+    answer = client.get("/api/v1/alerts").json()
+    assert len(answer["firing"]) == 4
+    assert [line["sequence"] for line in answer["history"]] == [6, 5, 4, 3, 2, 1]
+    of_run = client.get("/api/v1/alerts?run=r&severity=page").json()
+    assert [(line["alert"], line["value"]) for line in of_run["firing"]] == [("GradNormTenfold", "nan")]
+    assert [line["state"] for line in client.get("/api/v1/alerts?state=resolved").json()["history"]] == ["resolved"]
+    assert [line["sequence"] for line in client.get("/api/v1/alerts?before=3&limit=1").json()["history"]] == [2]
+    json.loads(client.get("/api/v1/alerts").text, parse_constant=pytest.fail)
+
+
+def test_incidents(client: httpx.Client, filled: Store) -> None:
+    (found,) = client.get("/api/v1/incidents").json()["incidents"]
+    assert (found["id"], found["alerts"][0]["alert"]) == ("r#1", "GradNormTenfold")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "runs?state=odd",
+        "runs?limit=0",
+        "runs?limit=x",
+        "runs?limit=100000",
+        "runs?limit=" + "9" * 4000,
+        "alerts?severity=loud",
+        "alerts?before=-1",
+        "alerts?limit=²",
+    ],
+)
+def test_bad_parameters_are_told(client: httpx.Client, query: str) -> None:
+    answer = client.get(f"/api/v1/{query}")
+    assert answer.status_code == 400
+    assert "expected" in answer.json()["error"]
+
+
+def test_what_is_not_there_and_what_is_not_allowed(client: httpx.Client) -> None:
+    assert client.get("/api/v2/").status_code == 404
+    assert client.post("/api/v1/runs").status_code == 405
+    assert "error" in client.get("/nothing").json()
+
+
+def test_requests_have_limits(client: httpx.Client) -> None:
+    assert client.post("/", content=b"x" * (guard.MAX_BODY_BYTES + 1)).status_code == 413
+    assert client.post("/", content=iter([b"x"])).status_code == 413
+    assert client.get("/?" + "x" * guard.MAX_TARGET_BYTES).status_code == 414
+
+
+def test_a_failure_tells_nothing_of_the_inside(client: httpx.Client, watched: Watched) -> None:
+    watched.fails = True
+    answer = client.get("/metrics")
+    assert (answer.status_code, answer.text) == (500, "internal error")
+
+
+def test_the_page_escapes_and_sorts_the_loudest_first(client: httpx.Client, filled: Store, watched: Watched) -> None:
+    watched.waiting = ["kafka: <down>"]
+    answer = client.get("/")
+    page = answer.text
+    assert "<script>" not in page and "<img>" not in page and "<down>" not in page
+    assert page.index("&lt;b&gt;") < page.index("<td>r</td>") < page.index("<td>done</td>")
+    assert "explained by GradNormTenfold" in page and "value nan" in page and "TocsinRejected" in page
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert not re.search(r"(src|href)=.https?:", page)
+
+
+def test_the_style_is_what_the_policy_allows(client: httpx.Client) -> None:
+    answer = client.get("/")
+    style = re.search(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in answer.headers["content-security-policy"]
+    assert "No run has sent a record yet" in answer.text
+
+
+def test_the_socket_is_ours_alone_and_closed_at_the_end(server: HttpServer, client: httpx.Client) -> None:
+    assert "server" not in client.get("/healthz").headers
+    with pytest.raises(CannotListen, match="cannot listen on"):
+        HttpServer("127.0.0.1", server.port)
+    assert server.alive
+    server.stop()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", server.port)) != 0
