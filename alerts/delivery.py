@@ -55,6 +55,9 @@ class RetryPolicy:
         return self.page_age if severity.pages else self.other_age
 
 
+DEFAULT_POLICY: Final = RetryPolicy()
+
+
 class Observer(Protocol):
     """Told of every outcome; for the counters by receiver and reason, and for the delivery lag."""
 
@@ -86,7 +89,7 @@ class DeliveryWorker:
         clock: Callable[[], float],
         jitter: Callable[[], float],
         wake: threading.Event | None = None,
-        policy: RetryPolicy = RetryPolicy(),
+        policy: RetryPolicy = DEFAULT_POLICY,
         pace: float = 0.0,
         on_failed: Callable[[Delivery], None] = ignore_failure,
         observe: Observer = ignore_outcome,

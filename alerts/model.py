@@ -87,7 +87,7 @@ class Delivery(msgspec.Struct, kw_only=True):
     dedup_key: str
     """Stable over trigger, update and resolve of one incident or alert, at most 255 characters."""
     fingerprint: str
-    """Of the alert; for scope "incident" of the one that opened the page. With `event.episode`: what `delivered` is asked for."""
+    """Of the alert; for scope "incident" of the one that opened the page. `delivered` is asked for it and `event.episode`."""
     event: AlertEvent
     status: DeliveryStatus = DeliveryStatus.PENDING
     attempts: int = 0

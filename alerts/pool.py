@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from alerts.delivery import DeliveryWorker, Observer, RetryPolicy, ignore_failure, ignore_outcome
+from alerts.delivery import DEFAULT_POLICY, DeliveryWorker, Observer, RetryPolicy, ignore_failure, ignore_outcome
 from alerts.model import Delivery, DeliveryQueue, Outcome, Receiver
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class DeliveryPool:
         *,
         clock: Callable[[], float],
         jitter: Callable[[], float] = random.random,
-        policy: RetryPolicy = RetryPolicy(),
+        policy: RetryPolicy = DEFAULT_POLICY,
         on_failed: Callable[[Delivery], None] = ignore_failure,
         observe: Observer = ignore_outcome,
         redact: Callable[[str], str] = str,
@@ -107,11 +108,9 @@ class DeliveryPool:
             workers, threads = list(self._workers.values()), list(self._threads)
         for worker in workers:
             worker.wake.set()
-        remaining = timeout
+        deadline = time.monotonic() + timeout
         for thread in threads:
-            thread.join(remaining)
-            if thread.is_alive():
-                remaining = 0.0
+            thread.join(max(0.0, deadline - time.monotonic()))
         ended = not any(thread.is_alive() for thread in threads)
         if not ended:
             log.warning("stopped while deliveries are under way: %s", sorted(t.name for t in threads if t.is_alive()))
