@@ -84,6 +84,12 @@ class Deliveries:
         with self._database.read() as connection:
             return [_delivery(row) for row in connection.execute(rows)]
 
+    def waiting(self) -> set[str]:
+        """Receivers that have rows which are not final; `DeliveryPool` fails those of receivers that are gone."""
+        open_rows = select(_ROWS.c.receiver).where(_ROWS.c.status.in_((_PENDING, _SENDING))).distinct()
+        with self._database.read() as connection:
+            return set(connection.execute(open_rows).scalars())
+
     def _update(self, delivery: Delivery) -> None:
         with self._database.write() as connection:
             changed = connection.execute(

@@ -1,0 +1,62 @@
+"""Alerts about Tocsin itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.model import EventState
+from service.own_alerts import QUIET_SECONDS, Own, OwnAlerts, ShareOfMinute
+
+
+def test_news_only() -> None:
+    own = OwnAlerts("tocsin")
+    (fired,) = own.judge(Own.REJECTED, True, 10.0, reason="6 % rejected", value=0.06, limit=0.05)
+    assert (fired.run, fired.id, fired.state, fired.episode) == ("tocsin", "tocsin-rejected-records", EventState.FIRING, 1)
+    assert own.judge(Own.REJECTED, True, 11.0, reason="7 %") == []
+    (ended,) = own.judge(Own.REJECTED, False, 12.0, reason="over")
+    assert (ended.state, ended.episode) == (EventState.RESOLVED, 1)
+    assert ended.record > fired.record
+    assert own.judge(Own.REJECTED, False, 13.0, reason="over") == []
+    assert own.judge(Own.REJECTED, True, 14.0, reason="again")[0].episode == 2
+
+
+def test_what_happened_ends_by_itself() -> None:
+    own = OwnAlerts("tocsin")
+    assert len(own.happened(Own.INTERNAL, 0.0, "boom")) == 1
+    assert own.happened(Own.INTERNAL, 100.0, "boom") == []
+    assert own.settle(QUIET_SECONDS) == []
+    (ended,) = own.settle(QUIET_SECONDS + 100.0)
+    assert ended.state is EventState.RESOLVED
+    assert own.settle(1e9) == []
+
+
+def test_what_is_so_does_not_end_by_itself() -> None:
+    own = OwnAlerts("tocsin")
+    own.judge(Own.RELOAD, True, 0.0, reason="x.yaml:1:1: wrong")
+    assert own.settle(1e9) == []
+
+
+def test_a_restart_neither_repeats_nor_forgets() -> None:
+    before = OwnAlerts("tocsin")
+    before.judge(Own.REJECTED, True, 0.0, reason="x")
+    after = OwnAlerts("tocsin")
+    after.load(before.dump())
+    assert after.judge(Own.REJECTED, True, 1.0, reason="x") == []
+    assert after.judge(Own.REJECTED, False, 2.0, reason="x")[0].record == 2
+    after.load(None)
+    assert after.judge(Own.REJECTED, False, 3.0, reason="x") == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 50), st.integers(0, 50)), max_size=30))
+def test_share_equals_a_recount(seen: list[tuple[int, int, int]]) -> None:
+    seen.sort()
+    window = ShareOfMinute()
+    for second, good, bad in seen:
+        window.add(float(second), good + bad, bad)
+    now = float(seen[-1][0]) if seen else 0.0
+    kept = [(good, bad) for at, good, bad in seen if at > now - 60]
+    total = sum(good + bad for good, bad in kept)
+    assert window.share(now) == pytest.approx(sum(bad for _, bad in kept) / total if total else 0.0)
+    assert window.share(now + 61) == 0.0
