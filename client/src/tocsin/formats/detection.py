@@ -1,0 +1,82 @@
+"""Which format a file has, told from its content alone: names lie, and `.log` says nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tocsin import wire
+from tocsin.formats import csv_table, verl_jsonl
+from tocsin.formats.base import UnknownFormat
+from tocsin.formats.dict_literal import Status, read
+from tocsin.formats.reading import head
+from tocsin.formats.trl_console import row_kind
+from tocsin.formats.verl_console import read_row
+
+HEAD_BYTES: Final = 8 * 1024 * 1024
+"""A console may print model output for a long time before its first row."""
+_BRACE: Final = re.compile(r"\{(?=['\"])")
+_HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[')
+# Signs of a trainer that has not logged a row yet.
+_TRL_SIGNS: Final = re.compile(
+    rb"\*{5} Running training \*{5}|Unsloth(?::| \d{4}\.)|Total (?:optimization )?steps = \d|0/\d+ \[00:00<\?"
+)
+_VERL_SIGNS: Final = re.compile(rb"\((?:main_task|TaskRunner|\w*Worker\w*) pid=\d+|Training Progress:\s")
+LOOKED_FOR: Final = (
+    'canonical records ({"v": 1, "kind": ...}), verl JSONL ({"step": ..., "data": {...}}), a CSV header with a step column, '
+    "trainer_state.json (\"log_history\"), TRL console rows ({'loss': ..., 'grad_norm': ...}), "
+    "verl console rows (step:12 - key:value - ...)"
+)
+
+
+def detect(path: Path) -> str:
+    """The name of the file's format. Raises UnknownFormat, and OSError when the file cannot be read."""
+    beginning = head(path, HEAD_BYTES)
+    if (found := recognise(beginning)) is not None:
+        return found
+    size = "an empty file" if not beginning else f"the first {len(beginning)} bytes"
+    raise UnknownFormat(f"{path}: no known log format in {size}; looked for {LOOKED_FOR}. Name it if it is one of these.")
+
+
+def recognise(beginning: bytes) -> str | None:
+    """The format of a log that begins with these bytes; None when nothing is recognised (yet)."""
+    stripped = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if stripped.startswith(b"{") and _HISTORY.search(beginning):
+        return "trainer-state"
+    rows = beginning.splitlines()
+    first = next((row for row in rows if row.strip()), b"")
+    if csv_table.is_header(first):
+        return "csv"
+    for row in rows:
+        if found := _line_format(row):
+            return found
+    if _VERL_SIGNS.search(beginning):
+        return "verl-console"
+    return "trl-console" if _TRL_SIGNS.search(beginning) else None
+
+
+def _line_format(line: bytes) -> str | None:
+    """The format of which this line is certainly a row."""
+    if line.startswith(b"{") and line.rstrip().endswith(b"}"):
+        if b'"kind"' in line and _is_record(line):
+            return "canonical"
+        if b'"data"' in line and verl_jsonl.is_row(line):
+            return "verl-jsonl"
+    if b"step:" in line and (row := read_row(line.decode("utf-8", "replace"))) is not None and row[1]:
+        return "verl-console"
+    if b"{'" in line or b'{"' in line:
+        text = line.decode("utf-8", "replace")
+        for match in _BRACE.finditer(text):
+            literal = read(text, match.start())
+            if literal.status is Status.COMPLETE and row_kind(literal.values):
+                return "trl-console"
+    return None
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        wire.decode(line.strip())
+    except wire.WireError:
+        return False
+    return True
