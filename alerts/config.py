@@ -1,0 +1,254 @@
+"""alerts.yaml: receivers by name, the tree of routes, link templates. Strict; all errors at once, none shows a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from alerts.incidents import Reach
+from alerts.messages import PLACEHOLDERS, unknown_placeholders
+from alerts.model import Receiver
+from alerts.pool import Lane
+from alerts.receivers import KINDS
+from alerts.receivers.settings import Settings, Tools, check_address
+from alerts.routing import ALL, Match, Route, Router, patterns
+from alerts.secrets import SecretError, parse_reference
+from rules.model import Severity
+from rules.names import suggestion
+from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
+from rules.typed_yaml import convert
+
+DEFAULT_NAME: Final = "console"
+_MAX_DEPTH: Final = 20
+
+T = TypeVar("T")
+Globs = str | list[str]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class MatchEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """`match:` of a route; a list means "one of these"."""
+
+    severity: Severity | list[Severity] | None = None
+    layer: int | list[int] | None = None
+    rule: Globs | None = None
+    alert: Globs | None = None
+    run: Globs | None = None
+    labels: dict[str, Globs] = {}
+
+
+class RouteEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One route; without `receiver` it has its parent's, with an empty list nobody is told."""
+
+    match: MatchEntry = msgspec.field(default_factory=MatchEntry)
+    receiver: str | list[str] | None = None
+    routes: list[RouteEntry] = []
+    goes_on: bool = msgspec.field(default=False, name="continue")
+
+
+class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The file."""
+
+    receivers: dict[Name, Any]
+    default: str | list[str]
+    """Who is told when no route matches."""
+    routes: list[RouteEntry] = []
+    links: dict[str, str] = {}
+    """Link templates by label, for every message."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertsConfig:
+    """A checked configuration."""
+
+    settings: Mapping[str, Settings]
+    """By receiver."""
+    router: Router
+    links: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reach(self) -> dict[str, Reach]:
+        """For the incident book."""
+        return {name: Reach(KINDS[each.kind].scope, each.send_resolved) for name, each in self.settings.items()}
+
+    def lanes(self, tools: Tools) -> list[Lane]:
+        """The receivers, made; raises ValueError (SecretError) if a secret went away since the file was checked."""
+        tools = tools._replace(links=self.links)
+        return [Lane(make(name, each, tools), KINDS[each.kind].pace) for name, each in self.settings.items()]
+
+
+def default_config() -> AlertsConfig:
+    """Without a file: everything goes to the console."""
+    return AlertsConfig({DEFAULT_NAME: Settings(kind="console")}, Router(Route(ALL, (DEFAULT_NAME,))))
+
+
+def make(name: str, settings: Settings, tools: Tools) -> Receiver:
+    """The receiver of an entry. Raises ValueError for a missing secret or file; its text is safe to show."""
+    return KINDS[settings.kind].make(name, settings, tools)
+
+
+def load_config(path: Path, tools: Tools) -> AlertsConfig:
+    """Read and check a file: keys, types, names, secrets (each is looked up once). Raises ConfigErrors with every fault."""
+    errors: list[ConfigError] = []
+    text = read_text(path, errors)
+    if text is None:
+        raise ConfigErrors(errors)
+    return parse_config(text, str(path), tools)
+
+
+def parse_config(text: str, file: str, tools: Tools) -> AlertsConfig:
+    """The same for a text; `file` is the name that the messages carry."""
+    errors: list[ConfigError] = []
+    tree = read_tree(text, file, errors)
+    settings = _receivers(find(tree, "receivers"), tools, errors) if isinstance(tree, Table) else {}
+    entry = None if tree is None else convert(_without_receivers(tree), AlertsFile, errors)
+    if entry is None or tree is None:
+        raise ConfigErrors(sorted(errors, key=_place))
+    known = set(_entries(find(tree, "receivers")))
+    default = _named(entry.default, find(tree, "default"), known, errors)
+    routes = _routes(entry.routes, find(tree, "routes"), default, known, errors)
+    _check_links(entry.links, tree, errors)
+    if errors:
+        raise ConfigErrors(sorted(errors, key=_place))
+    return AlertsConfig(settings, Router(Route(ALL, default, routes)), entry.links)
+
+
+def _place(error: ConfigError) -> tuple[int, int]:
+    return error.line, error.column
+
+
+def _entries(node: Node) -> Mapping[str, Node]:
+    return node.entries if isinstance(node, Table) else {}
+
+
+def _without_receivers(tree: Node) -> Node:
+    """The tree for the general check, with receivers that were checked on their own; it must not quote their values."""
+    if not isinstance(tree, Table) or not isinstance(receivers := tree.entries.get("receivers"), Table):
+        return tree
+    blank = {name: Scalar(True, "", node.mark, False) for name, node in receivers.entries.items()}
+    replaced = Table(dict[str, Node](blank), receivers.mark, receivers.keys)
+    return Table({**tree.entries, "receivers": replaced}, tree.mark, tree.keys)
+
+
+def _receivers(node: Node, tools: Tools, errors: list[ConfigError]) -> dict[str, Settings]:
+    if isinstance(node, Table) and not node.entries:
+        errors.append(node.mark.error("no receiver (write at least one, such as `console: {kind: console}`)"))
+    found = {name: _receiver(name, entry, tools, errors) for name, entry in _entries(node).items()}
+    return {name: settings for name, settings in found.items() if settings is not None}
+
+
+def _receiver(name: str, node: Node, tools: Tools, errors: list[ConfigError]) -> Settings | None:
+    if not isinstance(node, Table):
+        errors.append(node.mark.error(f"receiver {name!r}: write its keys, such as `kind: console`"))
+        return None
+    kind = node.entries.get("kind")
+    if not isinstance(kind, Scalar):
+        errors.append(node.mark.error(f"receiver {name!r} has no kind (write one of {', '.join(KINDS)})"))
+        return None
+    if kind.text not in KINDS:
+        hint = suggestion(kind.text, KINDS) or f" (known here: {', '.join(KINDS)})"
+        errors.append(kind.mark.error(f"receiver {name!r}: no such kind{hint}"))
+        return None
+    schema = KINDS[kind.text].settings
+    # Before anything else may quote a value: where a secret belongs there is a reference, or an error that shows nothing.
+    before = len(errors)
+    for key in schema.secret_fields:
+        if (value := node.entries.get(key)) is not None:
+            _check_reference(key, value, errors)
+    if len(errors) > before:
+        return None
+    settings = convert(node, schema, errors)
+    if settings is not None:
+        _try(name, settings, node.mark, tools, errors)
+    return settings
+
+
+def _check_reference(key: str, value: Node, errors: list[ConfigError]) -> None:
+    try:
+        if not isinstance(value, Scalar) or not isinstance(value.value, str):
+            raise SecretError("a secret is given by reference: write env:NAME or file:path")
+        parse_reference(value.value)
+    except SecretError as error:
+        errors.append(value.mark.error(f"{key}: {error}"))
+
+
+def _try(name: str, settings: Settings, mark: Mark, tools: Tools, errors: list[ConfigError]) -> None:
+    """Make the receiver once: secrets are there, addresses are addresses, certificates load. Nothing is sent."""
+    try:
+        make(name, settings, tools).close()
+    except ValueError as error:
+        errors.append(mark.error(f"receiver {name!r}: {error}"))
+    except OSError as error:  # the certificates of ca_file
+        errors.append(mark.error(f"receiver {name!r}: a file cannot be read: {error.strerror or type(error).__name__}"))
+
+
+def _routes(
+    entries: Sequence[RouteEntry],
+    node: Node,
+    inherited: tuple[str, ...],
+    known: set[str],
+    errors: list[ConfigError],
+    depth: int = 1,
+) -> tuple[Route, ...]:
+    if entries and depth > _MAX_DEPTH:
+        errors.append(node.mark.error(f"routes are nested deeper than {_MAX_DEPTH} levels"))
+        return ()
+    routes = []
+    for number, entry in enumerate(entries):
+        here = find(node, number)
+        receivers = inherited
+        if entry.receiver is not None:
+            receivers = _named(entry.receiver, find(here, "receiver"), known, errors)
+        below = _routes(entry.routes, find(here, "routes"), receivers, known, errors, depth + 1)
+        routes.append(Route(_match(entry.match), receivers, below, entry.goes_on))
+        last = number == len(entries) - 1
+        if entry.match == MatchEntry() and not entry.goes_on and not last:
+            errors.append(here.mark.error("this route matches everything: the routes after it are never tried (move it last)"))
+        if entry.goes_on and last:
+            errors.append(here.mark.error("`continue` on the last route leads nowhere (remove it)"))
+    return tuple(routes)
+
+
+def _named(names: str | list[str], node: Node, known: set[str], errors: list[ConfigError]) -> tuple[str, ...]:
+    listed = _list(names)
+    for number, name in enumerate(listed):
+        if name not in known:
+            hint = suggestion(name, known) or f" (known here: {', '.join(sorted(known)) or 'none'})"
+            errors.append(find(node, number).mark.error(f"no receiver is named {name!r}{hint}"))
+    return tuple(dict.fromkeys(listed))
+
+
+def _match(entry: MatchEntry) -> Match:
+    return Match(
+        severities=frozenset(_list(entry.severity)),
+        layers=frozenset(_list(entry.layer)),
+        rule=patterns(_list(entry.rule)),
+        alert=patterns(_list(entry.alert)),
+        run=patterns(_list(entry.run)),
+        labels={name: patterns(_list(globs)) for name, globs in entry.labels.items()},
+    )
+
+
+def _list(value: T | list[T] | None) -> list[T]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _check_links(links: Mapping[str, str], tree: Node, errors: list[ConfigError]) -> None:
+    for label, template in links.items():
+        mark = find(tree, "links", label).mark
+        for name in unknown_placeholders(template):
+            errors.append(mark.error(f"no placeholder {{{name}}}{suggestion(name, PLACEHOLDERS)} (there are: {_braces()})"))
+        try:
+            check_address(template.replace("{", "").replace("}", ""), secret_goes_there=False)
+        except ValueError as error:
+            errors.append(mark.error(f"link {label!r}: {error}"))
+
+
+def _braces() -> str:
+    return ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)

@@ -1,0 +1,184 @@
+"""From a delivery to what people read, before a receiver gives it its form. Text from runs is data: cleaned, never trusted."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from alerts.model import Action, Delivery
+from alerts.text import clean, clean_line, cut_characters, fit, fit_list
+from rules.model import AlertEvent, Verdict
+
+MAY_REPEAT: Final = "(may repeat an earlier message)"
+_AROUND: Final = 3600.0
+"""Seconds before and after the alert that a dashboard link shows."""
+_MAX_NAME: Final = 200
+_MAX_PROSE: Final = 4_000
+_MAX_FACTS: Final = 20
+_MAX_URL: Final = 1_000
+PLACEHOLDERS: Final = ("run", "incident", "alert", "rule", "runbook", "step", "time_ms", "from_ms", "to_ms")
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is said, in parts; all of it cleaned, none of it escaped, each part bounded."""
+
+    title: str
+    """Severity, run, alert, step; one line."""
+    summary: str
+    facts: tuple[tuple[str, str], ...]
+    """Label and text, one line each: value against limit, reason, labels."""
+    next: tuple[str, ...]
+    explains: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    """Label and http(s) address, safe to be put between quotes or angle brackets."""
+    notes: tuple[str, ...] = ()
+    """About the message itself."""
+
+
+def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Message:
+    """The message of a delivery; `links` are templates by label (see `link`). A resolve only says that it is over."""
+    event = delivery.event
+    notes = (MAY_REPEAT,) if delivery.ambiguous else ()
+    addresses, unusable = _links(delivery, links or {})
+    if delivery.action is Action.RESOLVE:
+        return Message(
+            title=_title("RESOLVED", event),
+            summary="",
+            facts=tuple(_facts(event)),
+            next=(),
+            explains=(),
+            links=addresses,
+            notes=notes,
+        )
+    return Message(
+        title=_title(event.severity.upper(), event),
+        summary=cut_characters(clean(event.summary).strip(), _MAX_PROSE).text,
+        facts=(*_facts(event), *unusable),
+        next=tuple(cut_characters(clean_line(step), _MAX_PROSE).text for step in event.next),
+        explains=tuple(_name(name) for name in event.explains),
+        links=addresses,
+        notes=notes,
+    )
+
+
+def number(value: float) -> str:
+    """A number for people, to four significant digits; a non-finite one by its name."""
+    return f"{value:.4g}"
+
+
+def plain_text(message: Message, limit: int) -> str:
+    """The whole message as text without markup, within `limit` characters."""
+    parts = [message.title, *message.notes]
+    if message.summary:
+        parts.append(message.summary)
+    parts += [f"{label}: {text}" for label, text in message.facts]
+    if message.next:
+        parts.append("Next:\n" + fit_list(message.next, limit))
+    if message.explains:
+        parts.append("Explains:\n" + fit_list(message.explains, limit))
+    parts += [f"{label}: {address}" for label, address in message.links]
+    return fit("\n".join(parts), limit)
+
+
+def payload(event: AlertEvent) -> dict[str, Any]:
+    """An event as JSON-ready data: strict JSON, so a non-finite number is spelled as on the wire ("nan", "inf", "-inf")."""
+    data: dict[str, Any] = msgspec.to_builtins(event)
+    return {key: _bounded(value) for key, value in data.items()}
+
+
+def link(template: str, delivery: Delivery) -> str:
+    """A link template with its placeholders filled in, percent-encoded: `https://host/d/run?var-run={run}&from={from_ms}`."""
+    event = delivery.event
+    values: dict[str, object] = {
+        "run": event.run,
+        "incident": delivery.incident,
+        "alert": event.alert,
+        "rule": event.id,
+        "runbook": event.runbook,
+        "step": event.step,
+        "time_ms": int(event.event_time * 1000),
+        "from_ms": int((event.event_time - _AROUND) * 1000),
+        "to_ms": int((event.event_time + _AROUND) * 1000),
+    }
+    return _PLACEHOLDER.sub(lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template)
+
+
+def unknown_placeholders(template: str) -> list[str]:
+    """Placeholders of a link template that do not exist; for the check at load."""
+    return [name for name in _PLACEHOLDER.findall(template) if name not in PLACEHOLDERS]
+
+
+def _title(word: str, event: AlertEvent) -> str:
+    own = ", ".join(f"{_name(key)}={_name(value)}" for key, value in sorted(event.labels.items()))
+    alert = f"{_name(event.alert)}{{{own}}}" if own else _name(event.alert)
+    return f"{word} {_name(event.run)}: {alert} at step {event.step}"
+
+
+def _facts(event: AlertEvent) -> list[tuple[str, str]]:
+    facts = []
+    if event.value is not None:
+        against = f", limit {number(event.limit)}" if event.limit is not None else ""
+        facts.append(("Value", number(event.value) + against))
+    if event.reason:
+        facts.append(("Reason", cut_characters(clean_line(event.reason), _MAX_PROSE).text))
+    if event.verdict in (Verdict.NON_FINITE, Verdict.NO_DATA, Verdict.ERROR):
+        facts.append(("Verdict", event.verdict.replace("_", " ")))
+    if event.explained_by:
+        facts.append(("Explained by", _name(event.explained_by)))
+    labels = sorted(event.run_labels.items())
+    facts += [(_name(key), _name(value)) for key, value in labels[:_MAX_FACTS]]
+    if len(labels) > _MAX_FACTS:
+        facts.append(("Labels", f"{len(labels) - _MAX_FACTS} more"))
+    return facts
+
+
+def _links(delivery: Delivery, templates: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], list[tuple[str, str]]]:
+    """Addresses that may be clicked, and the rest as text: `s3://` is a fact, `javascript:` must never be a link."""
+    event = delivery.event
+    wanted = [
+        (label, link(template, delivery))
+        for label, template in templates.items()
+        if event.runbook or "{runbook}" not in template
+    ]
+    if _is_address(event.runbook):
+        wanted.append(("runbook", event.runbook))
+    wanted += sorted(event.links.items())[:_MAX_FACTS]
+    addresses = [(_name(label), address) for label, address in wanted if _is_address(address)]
+    rest = [(_name(label), cut_characters(clean_line(a), _MAX_URL).text) for label, a in wanted if not _is_address(a)]
+    if event.runbook and not any("runbook" in label for label, _ in addresses):
+        rest.append(("Runbook", _name(event.runbook)))
+    return tuple(addresses), rest
+
+
+def _is_address(text: str) -> bool:
+    if len(text) > _MAX_URL or not re.fullmatch(r"https?://[!#-;=?-{}~]+", text):  # printable ASCII without " < > |
+        return False
+    try:
+        return bool(urlsplit(text).hostname)
+    except ValueError:
+        return False
+
+
+def _name(text: str) -> str:
+    return cut_characters(clean_line(text), _MAX_NAME).text
+
+
+def _bounded(value: Any) -> Any:
+    """JSON-ready data with its text cleaned and cut and its non-finite numbers spelled out."""
+    if isinstance(value, str):
+        return cut_characters(clean(value), _MAX_PROSE).text
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, dict):
+        return {_name(str(key)): _bounded(item) for key, item in list(value.items())[:100]}
+    if isinstance(value, list | tuple):
+        return [_bounded(item) for item in value[:100]]
+    return value

@@ -1,0 +1,93 @@
+"""Who is told: a tree of routes, matched from the top on severity, layer, rule, alert, run and labels.
+
+As in Alertmanager: the deepest route that matches decides, the first matching sibling ends the search unless it says
+`continue`, a route without receivers has its parent's, and an absent label is the empty text. Patterns are globs (`*`, `?`,
+`[...]`) over the whole text, case-sensitive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import Final
+
+from rules.model import AlertEvent, Severity
+
+Patterns = tuple[re.Pattern[str], ...]
+"""Alternatives; one that matches is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Conditions of which all must hold; an empty one holds for everything."""
+
+    severities: frozenset[Severity] = frozenset()
+    layers: frozenset[int] = frozenset()
+    rule: Patterns = ()
+    """Over the rule's id."""
+    alert: Patterns = ()
+    """Over the alert's name."""
+    run: Patterns = ()
+    labels: Mapping[str, Patterns] = field(default_factory=dict)
+    """By label name; the alert's own labels come before the run's."""
+
+    def holds(self, event: AlertEvent) -> bool:
+        return (
+            (not self.severities or event.severity in self.severities)
+            and (not self.layers or event.layer in self.layers)
+            and _any(self.rule, event.id)
+            and _any(self.alert, event.alert)
+            and _any(self.run, event.run)
+            and all(_any(patterns, _label(event, name)) for name, patterns in self.labels.items())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A node of the tree."""
+
+    match: Match
+    receivers: tuple[str, ...]
+    """Its own or inherited ones; none at all means that nobody is told."""
+    routes: tuple[Route, ...] = ()
+    goes_on: bool = False
+    """`continue`: later siblings are tried as well."""
+
+
+ALL: Final = Match()
+
+
+class Router:
+    """`router(event)` gives the names of the receivers, each once, in the order of the tree."""
+
+    def __init__(self, root: Route) -> None:
+        self.root = root
+
+    def __call__(self, event: AlertEvent) -> Sequence[str]:
+        return list(dict.fromkeys(name for route in _deepest(self.root, event) for name in route.receivers))
+
+
+def patterns(globs: Sequence[str]) -> Patterns:
+    """Compiled globs."""
+    return tuple(re.compile(translate(glob)) for glob in globs)
+
+
+def _deepest(route: Route, event: AlertEvent) -> list[Route]:
+    """The routes that decide, below one that matches already."""
+    found: list[Route] = []
+    for child in route.routes:
+        if child.match.holds(event):
+            found += _deepest(child, event)
+            if not child.goes_on:
+                break
+    return found or [route]
+
+
+def _any(alternatives: Patterns, text: str) -> bool:
+    return not alternatives or any(pattern.match(text) for pattern in alternatives)
+
+
+def _label(event: AlertEvent, name: str) -> str:
+    return event.labels.get(name) or event.run_labels.get(name, "")

@@ -1,0 +1,70 @@
+"""A message in Slack's form: blocks within Slack's limits, everything from runs escaped, nothing mentioned or unfurled.
+
+Limits (api.slack.com): header 150 characters, section text 3,000, 50 blocks, text 40,000. All blocks together are refused
+near 13,000 characters (`msg_blocks_too_long`), which no page documents; the parts below stay under 12,000.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from alerts.messages import Message
+from alerts.text import fit, fit_list
+
+_HEADER: Final = 150
+_BODY: Final = 2_900
+_LIST: Final = 2_900
+_LINKS: Final = 2_900
+_FALLBACK: Final = 3_000
+"""The text of notifications and of clients that show no blocks; Slack takes 40,000 and shows 4,000."""
+
+
+def escape(text: str) -> str:
+    """Slack's three control characters as entities; after this no `<!channel>`, `<@U..>` or `<http..>` of a run is one."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def slack_message(message: Message) -> dict[str, Any]:
+    """`text`, `blocks` and the flags that stop unfurling: the part of a request that webhook and bot token share."""
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": fit(message.title, _HEADER, escape), "emoji": False}}
+    ]
+    facts = "\n".join(f"{label}: {text}" for label, text in message.facts)
+    body = "\n".join(part for part in (*message.notes, message.summary, facts) if part)
+    blocks += _section(fit(body, _BODY, escape))
+    if message.next:
+        blocks += _section("*Next*\n" + fit_list(message.next, _LIST, escape, bullet="• "))
+    if message.explains:
+        blocks += _section("*Explains*\n" + fit_list(message.explains, _LIST, escape, bullet="• "))
+    if links := _links(message):
+        blocks.append({"type": "context", "elements": [_text(links)]})
+    fallback = "\n".join(part for part in (message.title, *message.notes, message.summary, facts) if part)
+    return {
+        "text": fit(fallback, _FALLBACK, escape),
+        "blocks": blocks,
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+
+
+def _section(text: str) -> list[dict[str, Any]]:
+    return [{"type": "section", "text": _text(text)}] if text else []
+
+
+def _text(text: str) -> dict[str, Any]:
+    # verbatim: Slack makes no links, channels or mentions of its own out of "#general", "@here" or an address.
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def _links(message: Message) -> str:
+    """The links that fit, whole; an address is never cut. The others are counted."""
+    shown: list[str] = []
+    used = 0
+    for number, (label, address) in enumerate(message.links):
+        text = f"<{escape(address)}|{escape(label.replace('|', '/'))}>"
+        if used + len(text) > _LINKS - 40:
+            shown.append(f"(+{len(message.links) - number} links)")
+            break
+        shown.append(text)
+        used += len(text) + 3
+    return " · ".join(shown)
