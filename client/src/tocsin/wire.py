@@ -37,6 +37,8 @@ MAX_NAME_CHARS: Final = 200
 MAX_GROUPS: Final = 4_096
 MAX_ROLLOUTS: Final = 64
 MAX_ROLLOUT_BYTES: Final = 8 * 1024
+MAX_TIME: Final = 1e11
+"""Seconds since the epoch, in the year 5138: what is above was written in milliseconds."""
 
 
 MetricValue = float | str | None | dict[str, float | str | None]
@@ -116,6 +118,8 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="ki
     rollouts: list[Rollout] = []
     dropped: int = 0
     """Records that this client had to drop before this one (queue or spool full), since its start."""
+    stop_ack: str = ""
+    """Id of the stop request that the job has seen; carried by every record after it, so that losing one loses nothing."""
 
 
 class EndRecord(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag="end"):
@@ -128,6 +132,8 @@ class EndRecord(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kin
     status: str = "finished"
     """finished | failed | stopped"""
     reason: str = ""
+    stop_ack: str = ""
+    """As in StepRecord: a job that stops at once acknowledges with its end."""
 
 
 Record = RunRecord | StepRecord | EndRecord
@@ -141,6 +147,8 @@ _FIELDS: Final = {kind: frozenset(cls.__struct_fields__) | {"v", "kind"} for kin
 _END_STATUSES: Final = frozenset({"finished", "failed", "stopped"})
 _NUMPY_REPR: Final = re.compile(r"np\.\w+\((.+)\)")
 _INF: Final = math.inf
+_MAX_COUNT: Final = 2**62
+"""Integers of the envelope stay below, so that every store can hold them."""
 
 
 class Decoded(NamedTuple):
@@ -204,8 +212,10 @@ def decode(value: bytes, content_type: str = JSON) -> Decoded:
     except (msgspec.ValidationError, RecursionError, OverflowError) as error:
         raise WireError(RejectReason.BAD_FIELD, str(error)) from None
     _check(record)
-    unknown = body.keys() - _FIELDS[kind]
-    return Decoded(record, tuple(sorted(map(str, unknown))) if unknown else ())
+    fields = _FIELDS[kind]
+    if body.keys() <= fields:
+        return Decoded(record, ())
+    return Decoded(record, tuple(sorted(map(str, body.keys() - fields))))
 
 
 def _parse(value: bytes, content_type: str) -> object:
@@ -218,48 +228,81 @@ def _parse(value: bytes, content_type: str) -> object:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as strict:
         # The standard library reads the literals NaN and Infinity that Python trainers write; msgspec does not.
+        # It also guesses UTF-16 from bytes and lets half a surrogate pair through; both are ruled out here.
         try:
-            return json.loads(value)
+            text = value.decode("utf-8")
+            body = json.loads(text)
+            return _mended(body) if "\\ud" in text or "\\uD" in text else body
         except (ValueError, RecursionError):
             raise WireError(RejectReason.NOT_JSON, str(strict)) from None
+
+
+def _mended(value: Any) -> Any:
+    """A copy whose strings can be encoded again: half a surrogate pair (text cut inside an emoji) becomes U+FFFD."""
+    if type(value) is str:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if type(value) is dict:
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_mended(item) for item in value]
+    return value
 
 
 def _check(record: Record) -> None:
     """Limits and ranges that types alone do not express."""
     if not record.run or len(record.run) > MAX_NAME_CHARS:
         raise WireError(RejectReason.BAD_FIELD, f"run must have 1 to {MAX_NAME_CHARS} characters")
-    if not -_INF < record.time < _INF:
-        raise WireError(RejectReason.BAD_FIELD, "time is not finite")
-    if record.attempt < 1:
-        raise WireError(RejectReason.BAD_FIELD, f"attempt is {record.attempt}, the first is 1")
-    if isinstance(record, EndRecord) and record.status not in _END_STATUSES:
-        raise WireError(RejectReason.BAD_FIELD, f"status is {record.status!r:.40}, expected finished, failed or stopped")
-    if not isinstance(record, StepRecord):
+    if not 0 <= record.time < MAX_TIME:
+        raise WireError(RejectReason.BAD_FIELD, f"time is {record.time!r}, expected seconds since the epoch")
+    if not 1 <= record.attempt < _MAX_COUNT:
+        raise WireError(RejectReason.BAD_FIELD, f"attempt is {record.attempt!r:.40}, the first is 1")
+    if isinstance(record, RunRecord):
         return
-    if not 0 <= record.step < 2**62:
-        raise WireError(RejectReason.BAD_FIELD, f"step is {record.step}, expected 0 or more")
-    if len(record.metrics) > MAX_METRICS:
-        raise WireError(RejectReason.OVER_LIMIT, f"{len(record.metrics)} metrics, the limit is {MAX_METRICS}")
+    if not 0 <= record.step < _MAX_COUNT:
+        raise WireError(RejectReason.BAD_FIELD, f"step is {record.step!r:.40}, expected 0 or more")
+    if isinstance(record, EndRecord):
+        if record.status not in _END_STATUSES:
+            raise WireError(RejectReason.BAD_FIELD, f"status is {record.status!r:.40}, expected finished, failed or stopped")
+        return
+    if not 0 <= record.dropped < _MAX_COUNT:
+        raise WireError(RejectReason.BAD_FIELD, f"dropped is {record.dropped!r:.40}, expected 0 or more")
+    if record.metrics:
+        _check_metrics(record.metrics)
     if record.rollouts:
         _check_rollouts(record.rollouts)
     if record.groups is not None:
-        _check_groups(record.groups)
+        check_groups(record.groups)
+
+
+def _check_metrics(metrics: dict[str, Any]) -> None:
+    """Labelled values count one by one: each of them becomes a series."""
+    count = len(metrics)
+    longest = max(map(len, metrics))
+    for value in metrics.values():
+        if type(value) is dict and value:
+            count += len(value) - 1
+            longest = max(longest, max(map(len, map(str, value))))
+    if count > MAX_METRICS:
+        raise WireError(RejectReason.OVER_LIMIT, f"{count} metrics, the limit is {MAX_METRICS}")
+    if longest > MAX_NAME_CHARS:
+        raise WireError(RejectReason.OVER_LIMIT, f"a metric name has {longest} characters, the limit is {MAX_NAME_CHARS}")
 
 
 def _check_rollouts(rollouts: list[Rollout]) -> None:
     if len(rollouts) > MAX_ROLLOUTS:
         raise WireError(RejectReason.OVER_LIMIT, f"{len(rollouts)} rollouts, the limit is {MAX_ROLLOUTS}")
     for index, rollout in enumerate(rollouts):
-        if len(rollout.prompt) + len(rollout.response) > MAX_ROLLOUT_BYTES:
-            raise WireError(RejectReason.OVER_LIMIT, f"rollouts[{index}] is over {MAX_ROLLOUT_BYTES} characters")
+        if (size := len(rollout.prompt.encode()) + len(rollout.response.encode())) > MAX_ROLLOUT_BYTES:
+            raise WireError(RejectReason.OVER_LIMIT, f"rollouts[{index}] has {size} bytes, the limit is {MAX_ROLLOUT_BYTES}")
 
 
-def _check_groups(groups: Groups) -> None:
+def check_groups(groups: Groups) -> None:
+    """Whether the lists of a groups block fit each other. Raises WireError."""
     count = len(groups.prompt)
     if count > MAX_GROUPS:
         raise WireError(RejectReason.OVER_LIMIT, f"{count} groups, the limit is {MAX_GROUPS}")
-    if groups.size < 1:
-        raise WireError(RejectReason.BAD_FIELD, f"groups.size is {groups.size}, expected 1 or more")
+    if not 1 <= groups.size < _MAX_COUNT:
+        raise WireError(RejectReason.BAD_FIELD, f"groups.size is {groups.size!r:.40}, expected 1 or more")
     for name in ("success", "reward_mean", "reward_std"):
         values = getattr(groups, name)
         if values and len(values) != count:

@@ -1,0 +1,71 @@
+"""What the environment of a training job says: which process this is, which attempt, and where records go.
+
+    RANK | SLURM_PROCID                              rank of this process, 0 without
+    TOCSIN_ATTEMPT | TORCHELASTIC_RESTART_COUNT + 1 | SLURM_RESTART_COUNT + 1     attempt, 1 without
+    TOCSIN_KAFKA                                     bootstrap servers, "host:port,host:port"
+    TOCSIN_KAFKA_SETTINGS                            path of a JSON file with kafka-python settings (SASL, TLS)
+    TOCSIN_TOPIC                                     records topic, default tocsin.records
+    TOCSIN_SPOOL                                     spool folder, default ./tocsin-spool; with TOCSIN_KAFKA the place
+                                                     of the fallback folder
+
+A wrong value in the environment is warned about and passed over: it must not end a job that was started at night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tocsin.transports import RECORDS_TOPIC, Transport, from_url
+from tocsin.warn import warn_once
+
+DEFAULT_SPOOL: Final = "tocsin-spool"
+
+
+def rank(environ: Mapping[str, str]) -> int:
+    """The rank of this process; 0 when nothing says."""
+    return _first_int(environ, ("RANK", 0), ("SLURM_PROCID", 0), default=0)
+
+
+def attempt(environ: Mapping[str, str]) -> int:
+    """The attempt of this job, 1 for the first; 1 when nothing says."""
+    found = _first_int(environ, ("TOCSIN_ATTEMPT", 0), ("TORCHELASTIC_RESTART_COUNT", 1), ("SLURM_RESTART_COUNT", 1), default=1)
+    return max(1, found)
+
+
+def transport(environ: Mapping[str, str]) -> Transport:
+    """The transport that the environment asks for: Kafka, else a spool folder. Never raises."""
+    folder = Path(environ.get("TOCSIN_SPOOL") or DEFAULT_SPOOL)
+    if servers := environ.get("TOCSIN_KAFKA"):
+        url = f"kafka://{servers}/{environ.get('TOCSIN_TOPIC') or RECORDS_TOPIC}"
+        try:
+            return from_url(url, fallback=folder / "kafka-fallback", settings=_settings(environ))
+        except (ValueError, OSError, ImportError) as error:
+            warn_once("environment", f"TOCSIN_KAFKA cannot be used ({error}); records go to the spool {folder}")
+    return from_url(f"spool:{folder}")
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, object]:
+    path = environ.get("TOCSIN_KAFKA_SETTINGS")
+    if not path:
+        return {}
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, object])
+    except msgspec.MsgspecError:
+        # Not the parser's own words: they may quote a password.
+        raise ValueError("TOCSIN_KAFKA_SETTINGS does not name a JSON object") from None
+
+
+def _first_int(environ: Mapping[str, str], *names: tuple[str, int], default: int) -> int:
+    for name, add in names:
+        text = environ.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            return int(text) + add
+        except ValueError:
+            warn_once("environment", f"{name}={text!r} is no number")
+    return default
