@@ -7,15 +7,14 @@ of `msgspec.Meta`. A number is never read from quoted text nor text from a numbe
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import inspect
 
+from rules.names import suggestion
 from rules.strict_yaml import ConfigError, ConfigErrors, Items, Node, Scalar, Table, read_text, read_tree
 
 T = TypeVar("T")
@@ -54,12 +53,6 @@ def convert(node: Node, schema: type[T], errors: list[ConfigError]) -> T | None:
     before = len(errors)
     value = _convert(node, inspect.type_info(schema), errors)
     return value if len(errors) == before else None
-
-
-def suggestion(name: str, known: Collection[str]) -> str:
-    """` (did you mean 'x'?)` for a name that is close to a known one, else the empty string."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _convert(node: Node, kind: inspect.Type, errors: list[ConfigError]) -> Any:

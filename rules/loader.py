@@ -1,0 +1,407 @@
+"""Rule files -> Bundle. Reads all files, notes every fault with its place, and gives a bundle only when there is none.
+
+Errors:
+
+    ConfigErrors       every fault of every file, `file:line:column: message (what to write instead)`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from rules.bundle import AlertRule, Bundle, Group, OnGap, OnNonFinite, RecordRule, Variable
+from rules.compile import CONTEXT_NAMES, Compiler, Scope, Uses
+from rules.language import LanguageError, Node, parse
+from rules.message import TemplateFault, try_out
+from rules.model import Severity
+from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE
+from rules.strict_yaml import ConfigError, ConfigErrors, Items, Mark, Scalar, Table, find, read_text, read_tree
+from rules.strict_yaml import Node as YamlNode
+from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
+from rules.typed_yaml import convert
+
+
+class VariableSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `vars:`."""
+
+    value: float
+    unit: Annotated[str, msgspec.Meta(min_length=1)]
+    doc: Annotated[str, msgspec.Meta(min_length=1)]
+    range: tuple[float, float] | None = None
+
+
+class RecordSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `rules:` that computes a series."""
+
+    record: str
+    expr: str
+    doc: str = ""
+
+
+class AlertSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `rules:` that raises an alert."""
+
+    alert: str
+    id: str
+    expr: str
+    severity: Severity
+    summary: Annotated[str, msgspec.Meta(min_length=1)]
+    for_: str = msgspec.field(default="1 record", name="for")
+    leave: str = ""
+    keep: str = ""
+    next: list[str] = []
+    runbook: str = ""
+    requires_exact: list[str] = []
+    independent: bool = False
+    warmup: str = ""
+    on_gap: OnGap = OnGap.HOLD
+    on_non_finite: OnNonFinite | None = None
+
+
+class FileSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule file."""
+
+    group: str
+    layer: Annotated[int, msgspec.Meta(ge=0, le=6)]
+    question: Annotated[str, msgspec.Meta(min_length=1)]
+    rules: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    vars: dict[str, VariableSpec] = {}
+
+
+def shipped_packs() -> Path:
+    """The directory of the rule files that come with Tocsin."""
+    return Path(__file__).with_name("packs")
+
+
+def load_bundle(paths: Sequence[Path], known_metrics: Collection[str] | None = None) -> Bundle:
+    """The bundle of some files and directories (of *.yaml, in the order of their names).
+
+    With `known_metrics` (canonical metrics and signals), any other name in an expression is an error with a suggestion.
+    Raises ConfigErrors with all faults of all files.
+    """
+    loading = _Loading(known_metrics)
+    bundle = loading.load(paths)
+    if loading.errors or bundle is None:
+        raise ConfigErrors(loading.errors)
+    return bundle
+
+
+def load_text(text: str, file: str = "rules.yaml", known_metrics: Collection[str] | None = None) -> Bundle:
+    """The bundle of one rule file that is given as text: for editors and tests. Raises ConfigErrors."""
+    loading = _Loading(known_metrics)
+    loading.read(text, file)
+    bundle = loading.finish(())
+    if loading.errors or bundle is None:
+        raise ConfigErrors(loading.errors)
+    return bundle
+
+
+def check(paths: Sequence[Path], known_metrics: Collection[str] | None = None) -> list[ConfigError]:
+    """All faults that keep the files from loading; empty when they load."""
+    try:
+        load_bundle(paths, known_metrics)
+    except ConfigErrors as errors:
+        return errors.errors
+    return []
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A rule that was read but whose names are not resolved yet."""
+
+    spec: RecordSpec | AlertSpec
+    tree: YamlNode
+    group: str
+    layer: int
+    values: Mapping[str, float]
+    node: Node | None = None
+    leave: Node | None = None
+    uses: Uses = field(default_factory=Uses)
+
+    @property
+    def name(self) -> str:
+        return self.spec.record if isinstance(self.spec, RecordSpec) else self.spec.alert
+
+    def mark(self, *path: str | int) -> Mark:
+        return find(self.tree, *path).mark
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        assert isinstance(self.tree, Table)
+        return {key: node.mark for key, node in self.tree.entries.items()}
+
+
+@dataclass(slots=True)
+class _File:
+    name: str
+    spec: FileSpec
+    variables: dict[str, Variable]
+    drafts: list[_Draft]
+
+
+class _Loading:
+    """One load: the files read so far and the faults found so far."""
+
+    def __init__(self, known: Collection[str] | None) -> None:
+        self.errors: Final[list[ConfigError]] = []
+        self._known = known
+        self._files: Final[list[_File]] = []
+
+    def load(self, paths: Sequence[Path]) -> Bundle | None:
+        for path in paths:
+            files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+            if not files:
+                self.errors.append(ConfigError(str(path), 1, 1, "no rule file here (a rule file is named *.yaml)"))
+            for file in files:
+                text = read_text(file, self.errors)
+                if text is not None:
+                    self.read(text, str(file))
+        return self.finish(tuple(paths))
+
+    # ---- one file -------------------------------------------------------------------------------------------------------
+
+    def read(self, text: str, file: str) -> None:
+        found: list[ConfigError] = []
+        tree = read_tree(text, file, found)
+        if tree is not None and not isinstance(tree, Table):
+            found.append(
+                tree.mark.error("a rule file is a mapping (write group: ..., layer: ..., question: ..., rules: [...])")
+            )
+        elif tree is not None:
+            # Rules are read even where the head is wrong, so that one round of corrections is enough.
+            spec = convert(tree, FileSpec, found)
+            self._read_rules(spec, tree, file, found)
+        self.errors.extend(sorted(found, key=lambda error: (error.line, error.column)))
+
+    def _read_rules(self, spec: FileSpec | None, tree: Table, file: str, errors: list[ConfigError]) -> None:
+        variables = self._variables(tree, errors)
+        values = {name: variable.value for name, variable in variables.items()}
+        drafts = []
+        rules = tree.entries.get("rules")
+        for node in rules if isinstance(rules, Items) else ():
+            rule = _read_rule(node, errors)
+            if rule is not None:
+                drafts.append(_Draft(rule, node, spec.group if spec else "", spec.layer if spec else 0, values))
+        if spec is None:
+            spec = FileSpec(group="", layer=0, question="?", rules=[])
+        elif not KEBAB_CASE.fullmatch(spec.group):
+            errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is not in kebab-case (write my-group)"))
+        elif other := next((item.name for item in self._files if item.spec.group == spec.group), None):
+            errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is in {other} too (one group is one file)"))
+        self._files.append(_File(file, spec, variables, drafts))
+
+    def _variables(self, tree: Table, errors: list[ConfigError]) -> dict[str, Variable]:
+        table = tree.entries.get("vars")
+        variables: dict[str, Variable] = {}
+        for name, node in table.entries.items() if isinstance(table, Table) else ():
+            ignored: list[ConfigError] = []  # noted already when the whole file was converted
+            spec = convert(node, VariableSpec, ignored)
+            if spec is None:
+                value = find(node, "value")
+                known = isinstance(value, Scalar) and isinstance(value.value, int | float)
+                # A stand-in, so that its uses do not raise errors of their own.
+                variables[name] = Variable(name, float(value.value) if known else 1.0, "1", "", None, node.mark)  # type: ignore[union-attr]
+                continue
+            if not SNAKE_CASE.fullmatch(name):
+                errors.append(_key_mark(table, name).error(f"variable {name!r} is not in snake_case (write gap_stop)"))
+            if spec.range is not None and not spec.range[0] <= spec.value <= spec.range[1]:
+                low, high = spec.range
+                order = " (the range's ends are swapped)" if low > high else " (change the value, or the range on purpose)"
+                errors.append(find(node, "value").mark.error(f"{name} = {spec.value:g} is outside {low:g}..{high:g}{order}"))
+            variables[name] = Variable(name, spec.value, spec.unit, spec.doc, spec.range, node.mark)
+        return variables
+
+    # ---- all files together ---------------------------------------------------------------------------------------------
+
+    def finish(self, sources: tuple[Path, ...]) -> Bundle | None:
+        drafts = [draft for file in self._files for draft in file.drafts]
+        records = [draft for draft in drafts if isinstance(draft.spec, RecordSpec)]
+        alerts = [draft for draft in drafts if isinstance(draft.spec, AlertSpec)]
+        self._check_names(records, alerts)
+        ids = {draft.name: draft.spec.id for draft in alerts if isinstance(draft.spec, AlertSpec)}
+        known = None if self._known is None else {*self._known, *(draft.name for draft in records), *CONTEXT_NAMES}
+        for draft in drafts:
+            self._compile(draft, Scope(draft.values, ids, known))
+        record_order = self._order(records, lambda draft: [*draft.uses.inputs, *draft.uses.mentions], "record rules")
+        alert_order = self._order(alerts, lambda draft: list(draft.uses.alerts), "alerts")
+        groups = [self._group(file) for file in self._files]
+        if self.errors or any(group is None for group in groups):
+            return None
+        depth = max((draft.uses.depth for draft in drafts), default=1)
+        order = tuple(ids[name] for name in alert_order)
+        return Bundle(tuple(group for group in groups if group), sources, tuple(record_order), order, depth)
+
+    def _check_names(self, records: list[_Draft], alerts: list[_Draft]) -> None:
+        for draft in records:
+            if not SNAKE_CASE.fullmatch(draft.name):
+                self._error(draft, "record", f"record name {draft.name!r} is not in snake_case (write logprob_gap)")
+            if draft.name in CONTEXT_NAMES:
+                self._error(draft, "record", f"{draft.name!r} has a meaning in the language (choose another name)")
+            if self._known is not None and draft.name in self._known:
+                self._error(draft, "record", f"{draft.name!r} is a metric (choose another name)")
+        for draft in alerts:
+            assert isinstance(draft.spec, AlertSpec)
+            if not CAMEL_CASE.fullmatch(draft.name):
+                self._error(draft, "alert", f"alert name {draft.name!r} is not in CamelCase (write LogprobGapStop)")
+            if not KEBAB_CASE.fullmatch(draft.spec.id):
+                self._error(draft, "id", f"id {draft.spec.id!r} is not in kebab-case (write logprob-gap-stop)")
+        self._unique(records, "record", lambda draft: draft.name)
+        self._unique(alerts, "alert", lambda draft: draft.name)
+        self._unique(alerts, "id", lambda draft: draft.spec.id if isinstance(draft.spec, AlertSpec) else "")
+
+    def _unique(self, drafts: list[_Draft], key: str, name: Callable[[_Draft], str]) -> None:
+        seen: dict[str, Mark] = {}
+        for draft in drafts:
+            mark = draft.mark(key)
+            if first := seen.get(name(draft)):
+                self._error(draft, key, f"{key} {name(draft)!r} is there twice, first in {first.file}:{first.line} (keep one)")
+            seen.setdefault(name(draft), mark)
+
+    def _error(self, draft: _Draft, key: str, message: str) -> None:
+        self.errors.append(draft.mark(key).error(message))
+
+    def _compile(self, draft: _Draft, scope: Scope) -> None:
+        compiler = Compiler(scope)
+        draft.uses = compiler.uses
+        draft.node = self._expression(draft, "expr", draft.spec.expr, compiler, isinstance(draft.spec, RecordSpec))
+        if isinstance(draft.spec, RecordSpec):
+            if draft.uses.alerts:
+                self._error(draft, "expr", "a record rule may not ask whether an alert fires (make it an alert)")
+            elif draft.node is not None and not draft.uses.inputs:
+                self._error(draft, "expr", "a record rule needs at least one metric that it is computed from")
+        elif draft.spec.leave:
+            draft.leave = self._expression(draft, "leave", draft.spec.leave, compiler, False)
+
+    def _expression(self, draft: _Draft, key: str, text: str, compiler: Compiler, is_number: bool) -> Node | None:
+        before = len(compiler.errors)
+        node: Node | None = None
+        try:
+            node = parse(text)
+            if is_number:
+                compiler.quantity(node)
+            else:
+                compiler.condition(node)
+        except LanguageError as error:
+            compiler.errors.append(error)
+        scalar = find(draft.tree, key)
+        for fault in compiler.errors[before:]:
+            mark = scalar.at(fault.offset) if isinstance(scalar, Scalar) else scalar.mark
+            self.errors.append(mark.error(fault.message))
+        return node
+
+    def _order(self, drafts: list[_Draft], needs: Callable[[_Draft], list[str]], what: str) -> list[str]:
+        """Names in an order in which each comes after what it needs; a cycle is an error with its path."""
+        by_name = {draft.name: draft for draft in drafts}
+        done: dict[str, None] = {}
+        path: dict[str, None] = {}
+
+        def visit(name: str) -> None:
+            if name in done:
+                return
+            if name in path:
+                names = list(path)
+                cycle = [*names[names.index(name) :], name]
+                self._error(by_name[name], "expr", f"{what} that need each other: {' -> '.join(cycle)} (break the circle)")
+                return
+            path[name] = None
+            for needed in needs(by_name[name]):
+                needed = needed.partition("{")[0]
+                if needed in by_name:
+                    visit(needed)
+            del path[name]
+            done[name] = None
+
+        for name in by_name:
+            visit(name)
+        return list(done)
+
+    # ---- results --------------------------------------------------------------------------------------------------------
+
+    def _group(self, file: _File) -> Group | None:
+        records: list[RecordRule] = []
+        alerts: list[AlertRule] = []
+        complete = True
+        for draft in file.drafts:
+            if isinstance(draft.spec, AlertSpec):
+                rule = self._alert(draft, draft.spec)
+                complete = complete and rule is not None
+                alerts += [rule] if rule else []
+            elif draft.node is not None:
+                records.append(RecordRule(draft.name, draft.spec.expr, draft.node, draft.group, draft.marks))
+        if not complete:
+            return None
+        spec = file.spec
+        return Group(spec.group, spec.layer, spec.question, file.variables, tuple(records), tuple(alerts), file.name)
+
+    def _alert(self, draft: _Draft, spec: AlertSpec) -> AlertRule | None:
+        hold = self._span(draft, "for", spec.for_, AT_ONCE)
+        keep = self._span(draft, "keep", spec.keep, NOT_AT_ALL)
+        warmup = self._span(draft, "warmup", spec.warmup, NOT_AT_ALL)
+        if warmup.domain is not Domain.RECORDS:
+            self._error(draft, "warmup", f"{spec.warmup!r}: a warm-up counts records (write 20 records)")
+        try:
+            try_out(spec.summary, spec.alert, spec.severity, draft.values)
+        except TemplateFault as fault:
+            self._error(draft, "summary", str(fault))
+        if spec.runbook and not KEBAB_CASE.fullmatch(spec.runbook):
+            self._error(draft, "runbook", f"runbook {spec.runbook!r} is not in kebab-case (write the page's name, logprob-gap)")
+        read = {name.partition("{")[0] for name in (*draft.uses.inputs, *draft.uses.mentions)}
+        for index, name in enumerate(spec.requires_exact):
+            if self._known is not None and name not in self._known and name not in read:
+                self.errors.append(draft.mark("requires_exact", index).error(f"unknown metric {name}"))
+        if draft.node is None or (spec.leave and draft.leave is None):
+            return None
+        default = OnNonFinite.BREACH if spec.severity.pages else OnNonFinite.HOLD
+        return AlertRule(
+            id=spec.id,
+            name=spec.alert,
+            group=draft.group,
+            layer=draft.layer,
+            expr=spec.expr,
+            node=draft.node,
+            hold=hold,
+            leave=spec.leave,
+            leave_node=draft.leave,
+            keep=keep,
+            severity=spec.severity,
+            summary=spec.summary,
+            next=tuple(spec.next),
+            runbook=spec.runbook,
+            requires_exact=tuple(spec.requires_exact),
+            independent=spec.independent,
+            warmup=int(warmup.amount),
+            on_gap=spec.on_gap,
+            on_non_finite=spec.on_non_finite or default,
+            marks=draft.marks,
+        )
+
+    def _span(self, draft: _Draft, key: str, text: str, default: Span) -> Span:
+        if not text:
+            return default
+        try:
+            return parse_span(text, m_of_n=key == "for")
+        except ValueError as error:
+            self._error(draft, key, str(error))
+            return default
+
+
+def _read_rule(node: YamlNode, errors: list[ConfigError]) -> RecordSpec | AlertSpec | None:
+    if not isinstance(node, Table):
+        errors.append(node.mark.error("a rule is a mapping (write - alert: ... or - record: ...)"))
+        return None
+    if "record" in node.entries:
+        return convert(node, RecordSpec, errors)
+    if "alert" in node.entries:
+        return convert(node, AlertSpec, errors)
+    errors.append(node.mark.error("a rule begins with its kind (write alert: MyAlert or record: my_name)"))
+    return None
+
+
+def _key_mark(table: YamlNode | None, key: str) -> Mark:
+    assert isinstance(table, Table)
+    return table.key_mark(key)

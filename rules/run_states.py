@@ -1,0 +1,108 @@
+"""The states of all rules on one run, which of them must be written, and which alerts fire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from rules.model import RuleState
+
+Labels = tuple[tuple[str, str], ...]
+"""A rule's own labels, sorted by name; empty for a rule that is not fanned out."""
+
+
+class StateKey(NamedTuple):
+    """Which state of a run: the rule's id and its own labels."""
+
+    rule_id: str
+    labels: Labels = ()
+
+    @property
+    def labels_text(self) -> str:
+        """The labels as canonical JSON, for a column of the store."""
+        return msgspec.json.encode(dict(self.labels)).decode()
+
+    @classmethod
+    def from_text(cls, rule_id: str, labels_text: str) -> StateKey:
+        """The inverse of `labels_text`. Raises msgspec.DecodeError."""
+        labels = msgspec.json.decode(labels_text, type=dict[str, str])
+        return cls(rule_id, tuple(sorted(labels.items())))
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(RuleState)
+
+
+class RunStates:
+    """The rule states of one run. The engine changes it; the store writes what is in `dirty` and clears it."""
+
+    __slots__ = ("_last_fired", "dirty", "firing", "firing_count", "instances", "members_seen", "states", "strained")
+
+    def __init__(self) -> None:
+        self.states: Final[dict[StateKey, RuleState]] = {}
+        self.dirty: Final[set[StateKey]] = set()
+        """States whose machine part changed since the set was last cleared."""
+        self.firing: Final[dict[StateKey, None]] = {}
+        """Alerts that fire, in the order in which they began to."""
+        self.firing_count: Final[dict[str, int]] = {}
+        self._last_fired: Final[dict[str, int]] = {}
+        self.instances: Final[dict[int, Any]] = {}
+        """The engine's cache of a run's instances by rule number."""
+        self.members_seen = 0
+        """How many labelled series the run had when the instances were made."""
+        self.strained: Final[set[str]] = set()
+        """Rules whose fan-out was cut; said once."""
+
+    # ---- for the store --------------------------------------------------------------------------------------------------
+
+    def dump(self, key: StateKey) -> bytes:
+        """One state as bytes."""
+        return _ENCODER.encode(self.states[key])
+
+    def load(self, rows: Iterable[tuple[StateKey, bytes]]) -> None:
+        """Brings back states as they were dumped. Raises msgspec.DecodeError for bytes that are no state."""
+        for key, value in rows:
+            self.put(key, _DECODER.decode(value))
+
+    # ---- for the engine -------------------------------------------------------------------------------------------------
+
+    def get(self, key: StateKey) -> RuleState:
+        """The state, made if it is new."""
+        state = self.states.get(key)
+        if state is None:
+            state = self.states[key] = RuleState()
+        return state
+
+    def put(self, key: StateKey, state: RuleState) -> None:
+        """Sets a state and what is derived from it."""
+        self.states[key] = state
+        count = self.firing_count.get(key.rule_id, 0)
+        if state.phase.fires and key not in self.firing:
+            self.firing[key] = None
+            self.firing_count[key.rule_id] = count + 1
+        elif not state.phase.fires and key in self.firing:
+            del self.firing[key]
+            self.firing_count[key.rule_id] = count - 1
+        if state.fired_record > self._last_fired.get(key.rule_id, 0):
+            self._last_fired[key.rule_id] = state.fired_record
+
+    def forget_rules(self) -> None:
+        """Drops what the engine derived from its bundle: after a reload."""
+        self.instances.clear()
+        self.strained.clear()
+        self.members_seen = 0
+
+    def fires(self, rule_id: str) -> bool:
+        """Whether an alert fires, with whatever own labels."""
+        return self.firing_count.get(rule_id, 0) > 0
+
+    def last_fired(self, rule_id: str) -> int:
+        """Record number at which an alert last was firing; 0 = never."""
+        return self._last_fired.get(rule_id, 0)
+
+
+def own_labels(labels: Mapping[str, str]) -> Labels:
+    """Labels in the form of a key."""
+    return tuple(sorted(labels.items()))
