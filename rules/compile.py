@@ -496,14 +496,17 @@ class Compiler:
                 f"{call.function} takes a window: write {SIGNATURES.get(call.function, f'{call.function}(x[20])')}", node
             )
         smallest = functions.SMALLEST_WINDOW.get(call.function, 1)
-        if node.unit == "records" and node.length < smallest:
+        least = node.least or node.length
+        if node.unit == "records" and least < smallest:
             self._fail(f"{call.function} needs a window of at least {smallest} records", node)
         self._input(node.metric)
         self._deepen(node)
         key = node.metric.key
         if node.unit == "time":
             return by_time(key, node.length, node.offset)
-        return (by_records if node.unit == "records" else by_steps)(key, int(node.length), int(node.offset))
+        if node.unit == "steps":
+            return by_steps(key, int(node.length), int(node.offset))
+        return by_records(key, int(node.length), int(node.offset), int(least))
 
 
 # ---- tables -------------------------------------------------------------------------------------------------------------

@@ -88,9 +88,10 @@ Bounds = tuple[SeriesView, int, int]
 Locate = Callable[[Frame], Bounds | None]
 
 
-def by_records(key: str, length: int, offset: int) -> Locate:
-    """The last `length` samples, the current record's included, moved back by `offset`; None when they are not all there."""
-    needed = length + offset
+def by_records(key: str, length: int, offset: int, least: int) -> Locate:
+    """The last `length` samples, the current record's included, moved back by `offset`; None with fewer than `least`."""
+    whole = length + offset
+    needed = least + offset
 
     def locate(frame: Frame) -> Bounds | None:
         series = frame.find(key)
@@ -100,7 +101,7 @@ def by_records(key: str, length: int, offset: int) -> Locate:
         if end < needed:
             frame.why = f"{frame.resolved(key)} has {end} of {needed} records"
             return None
-        return series, end - needed, end - offset
+        return series, max(0, end - whole), end - offset
 
     return locate
 

@@ -84,6 +84,8 @@ class Window:
     unit: Unit
     length: float
     offset: float = 0
+    least: float = 0
+    """By records: how many must be there, `length` if 0. `x[5..20]` has 5."""
     at: int = field(default=0, compare=False)
 
 
@@ -300,7 +302,7 @@ def _window(parts: list[Any], at: int) -> Window:
     metric = _leaf(str(series.data), series.children, _position(series))
     assert isinstance(metric, Metric)
     unit: Unit = extent.data
-    length, offset = extent.children
+    *least, length, offset = extent.children
     read = seconds if unit == "time" else float
     size = read(str(length))
     if not 0 < size <= _LONGEST[unit]:
@@ -308,7 +310,10 @@ def _window(parts: list[Any], at: int) -> Window:
     back = 0.0 if offset is None else read(str(offset))
     if back > _LONGEST[unit]:
         raise LanguageError(f"an offset is at most {_LONGEST[unit]:,} {_UNIT_WORDS[unit]}", _position(offset))
-    return Window(metric, unit, size, back, at)
+    fewest = float(str(least[0])) if least and least[0] is not None else 0.0
+    if least and least[0] is not None and not 1 <= fewest <= size:
+        raise LanguageError("a window m..n has 1 <= m <= n", _position(least[0]))
+    return Window(metric, unit, size, back, fewest if fewest < size else 0.0, at)
 
 
 _LONGEST: Final[dict[Unit, int]] = {"records": 10_000, "steps": 10_000, "time": 31 * 86_400}
@@ -387,4 +392,5 @@ def _extent(window: Window) -> str:
     if window.unit == "time":
         return _duration(window.length) + (f" offset {_duration(window.offset)}" if window.offset else "")
     unit = " steps" if window.unit == "steps" else ""
-    return f"{int(window.length)}{unit}" + (f" offset {int(window.offset)}" if window.offset else "")
+    least = f"{int(window.least)}.." if window.least else ""
+    return f"{least}{int(window.length)}{unit}" + (f" offset {int(window.offset)}" if window.offset else "")
