@@ -16,7 +16,6 @@ them and is kept in the store like a run's rule states, so that a restart neithe
 from __future__ import annotations
 
 import enum
-from collections import deque
 from typing import Final
 
 import msgspec
@@ -25,7 +24,6 @@ from rules.model import AlertEvent, EventState, Severity, Verdict
 
 QUIET_SECONDS: Final = 900.0
 """An alert about something that happened (not: that is so) ends when it has not happened again for so long."""
-WINDOW_SECONDS: Final = 60
 
 
 class Own(enum.Enum):
@@ -120,32 +118,3 @@ class OwnAlerts:
             event_time=now,
             evaluated_at=now,
         )
-
-
-class ShareOfMinute:
-    """How many of the values of the last minute were rejected, in buckets of one second."""
-
-    def __init__(self) -> None:
-        self._buckets: deque[tuple[int, int, int]] = deque()
-        """(second, values, rejected), oldest first."""
-        self._values = 0
-        self._rejected = 0
-
-    def add(self, now: float, values: int, rejected: int) -> None:
-        """Count what one batch brought."""
-        self._expire(now)
-        self._buckets.append((int(now), values, rejected))
-        self._values += values
-        self._rejected += rejected
-
-    def share(self, now: float) -> float:
-        """Rejected over all, 0 when there was nothing."""
-        self._expire(now)
-        return self._rejected / self._values if self._values else 0.0
-
-    def _expire(self, now: float) -> None:
-        oldest = int(now) - WINDOW_SECONDS
-        while self._buckets and self._buckets[0][0] <= oldest:
-            _, values, rejected = self._buckets.popleft()
-            self._values -= values
-            self._rejected -= rejected

@@ -53,6 +53,17 @@ class StoredRecord(NamedTuple):
     run: str
     sequence: int
     raw: RawRecord
+    facts: bytes | None = None
+    """What the rules gave back when it was evaluated; part of what a restart folds again."""
+
+
+class StateRow(NamedTuple):
+    """The state of one rule (and set of own labels) on one run; None removes it."""
+
+    run: str
+    rule_id: str
+    labels: str
+    state: bytes | None
 
 
 class RunRow(NamedTuple):
@@ -78,8 +89,8 @@ class Commit(NamedTuple):
     committed_at: float
     records: Sequence[StoredRecord] = ()
     runs: Sequence[RunRow] = ()
-    states: Mapping[str, bytes] = {}
-    """By run: the states of its rules, as `service.state` packs them."""
+    states: Sequence[StateRow] = ()
+    """Rule states that changed; each key once."""
     events: Sequence[AlertEvent] = ()
     incidents: Sequence[Incident] = ()
     """Incidents that are new or changed."""
@@ -95,7 +106,7 @@ class Restored(NamedTuple):
     checkpoint_sequence: int
     sequence: int
     records: Sequence[StoredRecord]
-    states: bytes | None
+    states: Sequence[StateRow]
 
 
 class AlertRow(NamedTuple):

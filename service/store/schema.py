@@ -73,13 +73,18 @@ records = Table(
     Column("content_type", String(64), nullable=False),
     Column("received_at", Double, nullable=False),
     Column("value", LargeBinary, nullable=False),
+    # What the rules gave back when this row was evaluated, so that it folds again as it did (see service.live.Facts).
+    Column("facts", LargeBinary),
 )
 
 rule_state = Table(
     "rule_state",
     metadata,
     Column("run", String(256), primary_key=True),
-    Column("states", LargeBinary, nullable=False),
+    Column("rule_id", String(256), primary_key=True),
+    # The rule's own labels as canonical JSON; "" for a state that belongs to no rule.
+    Column("labels", String(1024), primary_key=True),
+    Column("state", LargeBinary, nullable=False),
 )
 
 alerts = Table(

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from sqlalchemy import Row, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from alerts.model import Incident
 from collector.model import RawRecord, RunStatus
@@ -16,7 +16,7 @@ from rules.model import AlertEvent, EventState, Severity
 from service.store import schema
 from service.store.database import Database, Durability
 from service.store.deliveries import Deliveries
-from service.store.model import AlertRow, Commit, Restored, Retention, RunRow, StoredRecord, Swept
+from service.store.model import AlertRow, Commit, Restored, Retention, RunRow, StateRow, StoredRecord, Swept
 from service.store.retention import sweep
 from service.store.write import write
 
@@ -64,8 +64,13 @@ class Store:
                 return None
             since = select(log).where(log.c.run == run, log.c.sequence > row.checkpoint_sequence).order_by(log.c.sequence)
             records = [_stored(each) for each in connection.execute(since)]
-            states = connection.scalar(select(schema.rule_state.c.states).where(schema.rule_state.c.run == run))
+            states = _states(connection, run)
         return Restored(run, row.partition_name, row.checkpoint, row.checkpoint_sequence, row.sequence, records, states)
+
+    def states(self, run: str) -> Sequence[StateRow]:
+        """The stored rule states of a run."""
+        with self.database.read() as connection:
+            return _states(connection, run)
 
     def runs(
         self, *, partition: str | None = None, status: RunStatus | None = None, limit: int | None = None
@@ -137,9 +142,15 @@ class Store:
             return sweep(connection, keep, now)
 
 
+def _states(connection: Connection, run: str) -> Sequence[StateRow]:
+    table = schema.rule_state
+    query = select(table.c.run, table.c.rule_id, table.c.labels, table.c.state).where(table.c.run == run)
+    return [StateRow(*row) for row in connection.execute(query.order_by(table.c.rule_id, table.c.labels))]
+
+
 def _stored(row: Row[Any]) -> StoredRecord:
     raw = RawRecord(row.value, row.partition_name, row.begin_offset, row.next_offset, row.received_at, row.content_type)
-    return StoredRecord(row.run, row.sequence, raw)
+    return StoredRecord(row.run, row.sequence, raw, row.facts)
 
 
 def _run(row: Row[Any]) -> RunRow:

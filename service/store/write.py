@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from alerts.model import Delivery, Incident
 from rules.model import AlertEvent, EventState, fingerprint_source
 from service.store import schema
-from service.store.model import Advance, Commit, DuplicateDelivery, PositionLost, RunRow, StoredRecord
+from service.store.model import Advance, Commit, DuplicateDelivery, PositionLost, RunRow, StateRow, StoredRecord
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -38,7 +38,11 @@ _RUN_CHECKPOINT = (
     .where(schema.runs.c.run == bindparam("k"))
     .values(checkpoint=bindparam("n_checkpoint"), checkpoint_sequence=bindparam("n_sequence"))
 )
-_STATES_GONE = delete(schema.rule_state).where(schema.rule_state.c.run == bindparam("k"))
+_STATES_GONE = delete(schema.rule_state).where(
+    schema.rule_state.c.run == bindparam("k"),
+    schema.rule_state.c.rule_id == bindparam("k_rule"),
+    schema.rule_state.c.labels == bindparam("k_labels"),
+)
 _STATES = insert(schema.rule_state)
 _ALERTS = insert(schema.alerts)
 _ACTIVE_GONE = delete(schema.active_alerts).where(schema.active_alerts.c.identity == bindparam("k"))
@@ -60,8 +64,7 @@ def write(connection: Connection, commit: Commit) -> None:
     if commit.runs:
         _runs(connection, commit.runs)
     if commit.states:
-        connection.execute(_STATES_GONE, [{"k": run} for run in commit.states])
-        connection.execute(_STATES, [{"run": run, "states": states} for run, states in commit.states.items()])
+        _states(connection, commit.states)
     if commit.events:
         connection.execute(_ALERTS, [_alert(event, commit.committed_at) for event in commit.events])
         _active(connection, commit.events, commit.committed_at)
@@ -85,6 +88,12 @@ def _advance(connection: Connection, advance: Advance) -> None:
     moved = connection.execute(_MOVE, {"p": advance.partition, "before": advance.before, "after": advance.after})
     if moved.rowcount != 1:
         raise PositionLost(advance.partition, advance.before)
+
+
+def _states(connection: Connection, rows: Sequence[StateRow]) -> None:
+    connection.execute(_STATES_GONE, [{"k": row.run, "k_rule": row.rule_id, "k_labels": row.labels} for row in rows])
+    if kept := [row._asdict() for row in rows if row.state is not None]:
+        connection.execute(_STATES, kept)
 
 
 def _active(connection: Connection, events: Sequence[AlertEvent], committed_at: float) -> None:
@@ -150,6 +159,7 @@ def _record(record: StoredRecord) -> dict[str, Any]:
         "content_type": raw.content_type,
         "received_at": raw.received_at,
         "value": raw.value,
+        "facts": record.facts,
     }
 
 

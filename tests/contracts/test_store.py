@@ -20,6 +20,7 @@ from service.store.model import (
     PositionLost,
     Retention,
     SchemaMismatch,
+    StateRow,
     StoredRecord,
     StoreError,
 )
@@ -40,7 +41,9 @@ def test_a_commit_is_read_back_whole(store: Store) -> None:
     assert store.position("p/0") == 20
     restored = store.restore("r")
     assert restored is not None
-    assert (restored.partition, restored.checkpoint, restored.states, restored.sequence) == ("p/0", None, b"states 2", 2)
+    assert (restored.partition, restored.checkpoint, restored.sequence) == ("p/0", None, 2)
+    assert [row.state for row in restored.states] == [b"state 2"]
+    assert [record.facts for record in restored.records] == [b"facts", b"facts"]
     assert [record.raw for record in restored.records] == [raw(0, value=b"row 1"), raw(10, value=b"row 2")]
     assert [row.event.state for row in store.alerts()] == [EventState.RESOLVED, EventState.FIRING]
     assert store.firing() == []
@@ -118,6 +121,14 @@ def test_alerts_are_filtered_and_paged(store: Store) -> None:
     assert store.alerts(run="other") == []
 
 
+def test_states_are_kept_by_rule_and_labels_and_can_be_removed(store: Store) -> None:
+    rows = [StateRow("r", "a", "{}", b"1"), StateRow("r", "a", '{"c":"x"}', b"2"), StateRow("r", "b", "{}", b"3")]
+    store.commit(Commit([Advance("p/0", None, 1)], 1.0, states=rows))
+    store.commit(Commit([Advance("p/0", 1, 2)], 1.0, states=[StateRow("r", "a", "{}", b"4"), StateRow("r", "b", "{}", None)]))
+    assert set(store.states("r")) == {StateRow("r", "a", "{}", b"4"), StateRow("r", "a", '{"c":"x"}', b"2")}
+    assert store.states("other") == []
+
+
 def test_non_finite_values_survive(store: Store) -> None:
     store.commit(nth(0)._replace(events=[event(value=float("nan"), limit=float("inf"))]))
     found = store.firing()[0]
@@ -173,7 +184,7 @@ def test_sweep_forgets_ended_runs_but_no_open_incident_and_no_open_delivery(stor
             [Advance("p/0", None, 10)],
             1.0,
             runs=[run_row("ended", status=RunStatus.FINISHED), run_row("r", status=RunStatus.FAILED), run_row("runs")],
-            states={"ended": b"x", "r": b"x"},
+            states=[StateRow("ended", "a", "{}", b"x"), StateRow("r", "a", "{}", b"x")],
             events=[about],
             incidents=[incident(), incident(number=2, closed_at=80.0), incident(number=3, closed_at=80.0)],
             deliveries=[

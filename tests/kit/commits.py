@@ -10,7 +10,7 @@ from alerts.model import Action, Delivery, Incident, Told
 from collector.model import RawRecord, RunStatus
 from rules.model import AlertEvent, EventState, Severity, Verdict
 from service.store import schema
-from service.store.model import Advance, Commit, RunRow, StoredRecord
+from service.store.model import Advance, Commit, RunRow, StateRow, StoredRecord
 from service.store.store import Store
 
 
@@ -78,9 +78,9 @@ def nth(number: int, run: str = "r") -> Commit:
     return Commit(
         advances=[Advance("p/0", number * 10 if number else None, number * 10 + 10)],
         committed_at=1000.0 + number,
-        records=[StoredRecord(run, sequence, raw(number * 10, value=f"row {sequence}".encode()))],
+        records=[StoredRecord(run, sequence, raw(number * 10, value=f"row {sequence}".encode()), b"facts")],
         runs=[run_row(run, sequence, b"checkpoint %d" % sequence if number % 3 == 2 else None)],
-        states={run: b"states %d" % sequence},
+        states=[StateRow(run, "gradnormtenfold", "{}", b"state %d" % sequence)],
         events=[about],
         incidents=[incident(run, number // 2 + 1, None if fires else 80.0)],
         deliveries=[delivery(f"{run}/{number}", of=about, action=action)],

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from rules.model import EventState
-from service.own_alerts import QUIET_SECONDS, Own, OwnAlerts, ShareOfMinute
+from service.own_alerts import QUIET_SECONDS, Own, OwnAlerts
 
 
 def test_news_only() -> None:
@@ -47,16 +43,3 @@ def test_a_restart_neither_repeats_nor_forgets() -> None:
     assert after.judge(Own.REJECTED, False, 2.0, reason="x")[0].record == 2
     after.load(None)
     assert after.judge(Own.REJECTED, False, 3.0, reason="x") == []
-
-
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 50), st.integers(0, 50)), max_size=30))
-def test_share_equals_a_recount(seen: list[tuple[int, int, int]]) -> None:
-    seen.sort()
-    window = ShareOfMinute()
-    for second, good, bad in seen:
-        window.add(float(second), good + bad, bad)
-    now = float(seen[-1][0]) if seen else 0.0
-    kept = [(good, bad) for at, good, bad in seen if at > now - 60]
-    total = sum(good + bad for good, bad in kept)
-    assert window.share(now) == pytest.approx(sum(bad for _, bad in kept) / total if total else 0.0)
-    assert window.share(now + 61) == 0.0
