@@ -35,9 +35,10 @@ def alert_key(fingerprint: str) -> str:
 
 def _fit(key: str) -> str:
     """A key within the limit; a longer one keeps a readable beginning and is told apart by its digest."""
+    key = key.encode("utf-8", "backslashreplace").decode("utf-8")  # lone surrogates, which no encoder takes
     if len(key) <= MAX_DEDUP_KEY:
         return key
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(key.encode("utf-8")).hexdigest()
     return f"{key[: MAX_DEDUP_KEY - len(digest) - 1]}#{digest}"
 
 

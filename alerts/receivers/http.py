@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import httpx
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 MAX_ANSWER: Final = 1024 * 1024
 """Bytes of an answer that are read; a page of a channel's history is the longest that we expect."""
-_WRITE_TIMEOUT: Final = 5.0
 _QUOTED: Final = 200
 _REDACTED_AT_MOST: Final = 64 * 1024
 
@@ -51,7 +51,7 @@ class Http:
         self._clock = tools.clock
         self.redact = tools.secrets.redactor.redact
         # An unanswered connect is bounded per address, the rest by the watchdog.
-        self._total = settings.connect_timeout + _WRITE_TIMEOUT + settings.timeout
+        self._total = settings.connect_timeout + settings.timeout
         proxy = settings.proxy
         if proxy is not None and is_reference(proxy):
             proxy = tools.secrets.value(parse_reference(proxy))
@@ -59,13 +59,13 @@ class Http:
             check_address(proxy, secret_goes_there=False)
         self._client = httpx.Client(
             timeout=httpx.Timeout(
-                connect=settings.connect_timeout, write=_WRITE_TIMEOUT, read=settings.timeout, pool=settings.connect_timeout
+                connect=settings.connect_timeout, write=settings.timeout, read=settings.timeout, pool=settings.connect_timeout
             ),
             limits=httpx.Limits(max_keepalive_connections=0),
             follow_redirects=False,
             trust_env=False,
             proxy=proxy,
-            verify=ssl.create_default_context(cafile=settings.ca_file) if settings.ca_file else True,
+            verify=ssl.create_default_context(cafile=settings.ca_file) if settings.ca_file else _public_authorities(),
             # Bodies are small and read raw; a compressed one would only be another thing that can be broken.
             headers={"accept-encoding": "identity", "user-agent": "tocsin"},
         )
@@ -102,6 +102,12 @@ class Http:
             return from_error(error, sent=watch.sent, expired=watch.expired)
         finally:
             watch.end()
+
+
+@cache
+def _public_authorities() -> ssl.SSLContext:
+    """Trust in the public certificate authorities; reading them takes longer than a request, and they do not change."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 class _Watch:

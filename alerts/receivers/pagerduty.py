@@ -14,7 +14,7 @@ from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.http import Http, json_object, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, parse_reference
-from alerts.text import cut_characters
+from alerts.text import clean_line, cut_characters
 from rules.model import Severity
 
 MAX_EVENT: Final = 512_000
@@ -95,8 +95,8 @@ def pagerduty_event(delivery: Delivery, routing_key: str, links: Mapping[str, st
         "summary": cut_characters(" ".join(headline.split()), MAX_SUMMARY).text,
         "source": cut_characters(message.title.partition(":")[0].partition(" ")[2] or "tocsin", MAX_SUMMARY).text,
         "severity": _SEVERITIES[event.severity],
-        "component": cut_characters(event.alert, MAX_KEY).text,
-        "group": cut_characters(delivery.incident, MAX_KEY).text,
+        "component": cut_characters(clean_line(event.alert), MAX_KEY).text,
+        "group": cut_characters(clean_line(delivery.incident), MAX_KEY).text,
         "class": f"layer-{event.layer}",
     }
     if (when := _iso(event.event_time)) is not None:

@@ -31,7 +31,7 @@ class HttpSettings(Settings, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     connect_timeout: Seconds = 5.0
     """Seconds, to each address that the name has."""
     timeout: Seconds = 10.0
-    """Seconds for the answer once the request is out; nothing that the receiver does prolongs it."""
+    """Seconds for the request and its answer; nothing that the receiver does prolongs it."""
     proxy: str | None = None
     """http(s)://host:port; environment variables such as HTTPS_PROXY are not looked at. With a password: a reference."""
     ca_file: str | None = None

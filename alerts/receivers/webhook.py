@@ -22,6 +22,7 @@ from alerts.model import Delivery, Outcome
 from alerts.receivers.http import Http, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, is_reference, parse_reference
+from alerts.text import clean_line
 
 _MAX_TEXT: Final = 8_000
 
@@ -85,7 +86,7 @@ class Webhook:
             "version": 1,
             "delivery": delivery.id,
             "action": delivery.action.value,
-            "incident": delivery.incident,
+            "incident": clean_line(delivery.incident),
             "dedup_key": delivery.dedup_key,
             "may_repeat": delivery.ambiguous,
             "title": message.title,
