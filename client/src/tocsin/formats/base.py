@@ -191,7 +191,7 @@ def metrics_of(values: Mapping[str, object], skip: frozenset[str] = frozenset())
     """The metrics among logged values: numbers (also as text), null, and objects of such; text and lists are none."""
     metrics: dict[str, Any] = {}
     for key, value in values.items():
-        if key in skip or len(key) > wire.MAX_NAME_CHARS:
+        if key in skip or len(key) > wire.MAX_NAME_CHARS or not (key.isascii() or _is_text(key)):
             continue
         if type(value) is float or value is None:
             metrics[key] = value
@@ -204,3 +204,12 @@ def metrics_of(values: Mapping[str, object], skip: frozenset[str] = frozenset())
             except (ValueError, OverflowError):
                 continue
     return metrics
+
+
+def _is_text(key: str) -> bool:
+    """Whether a key can be written as UTF-8: JSON can spell halves of surrogate pairs, which cannot."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

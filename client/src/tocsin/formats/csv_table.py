@@ -4,8 +4,8 @@ One row per step; an empty cell is missing, `nan` is NaN, True and False are 1 a
 first of `STEP_COLUMNS` that the header has; `_timestamp` dates the rows. A table that W&B exports from a chart has the columns
 `run - metric` (with `__MIN` and `__MAX` beside each, left out): then the header names the runs, one log each.
 
-A row whose step cell is empty (W&B writes such for calls between two steps) belongs to the last step. A repeated header, as
-after a restart that appends, is skipped.
+A row whose step cell is empty (W&B writes such for calls between two steps) belongs to the last step. A header in the
+middle, as after a restart that appends, holds from there on.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ class CsvParser:
             self._refused = True  # one error for a file without a header, not one per row
             return (unreadable(offset, next_offset, f"no step column: one of {', '.join(STEP_COLUMNS)}", line),)
         header = self._header
+        if len(cells) > header.step and cells[header.step].strip() in STEP_COLUMNS and self._reopen(cells):
+            return ()
         if len(cells) != len(header.cells):
             error_text = f"{len(cells)} cells, the header has {len(header.cells)}"
             return (unreadable(offset, next_offset, error_text, line),)
-        if cells[header.step].strip() == header.cells[header.step]:
-            return ()
         records, error_text = self._row(header, cells)
         if error_text:
             return (unreadable(offset, next_offset, error_text, line),)
@@ -128,6 +128,15 @@ class CsvParser:
             if metrics and own_step is not None:
                 records += log.step(own_step, metrics, time)
         return records, ""
+
+    def _reopen(self, cells: Sequence[str]) -> bool:
+        """A header in the middle: the same again, or that of a table which took the place of this one."""
+        logs = self._logs
+        self._logs = {}
+        if not self._open(cells, {run: log.state() for run, log in logs.items()}):
+            self._logs = logs
+            return False
+        return True
 
     def _open(self, cells: Sequence[str], states: dict[str, State]) -> bool:
         header = read_header(cells)

@@ -31,6 +31,8 @@ class Line(NamedTuple):
     """Why this place is no line: over the limit (`value` is its beginning), or the compressed data end here."""
     skipped: int = 0
     """Bytes of the place beyond `value`."""
+    complete: bool = True
+    """False for what stands at the end of the data without a newline: more of it may come."""
 
     @property
     def next_offset(self) -> int:
@@ -108,9 +110,9 @@ def lines(file: BinaryIO, offset: int = 0, *, soft_break: bytes = b"", limit: in
             over += len(buffer)
             buffer.clear()
     if over:
-        yield Line(offset, b"", _too_long(limit), over + len(buffer))
+        yield Line(offset, b"", _too_long(limit), over + len(buffer), complete=False)
     elif buffer:
-        yield Line(offset, bytes(buffer))
+        yield Line(offset, bytes(buffer), complete=False)
 
 
 def _too_long(limit: int) -> str:

@@ -96,16 +96,16 @@ class TrainerStateParser:
         except ValueError as error:
             return (unreadable(0, 1, str(error), document),)
         bad = [unreadable(index, index + 1, why, b"") for index, why in history.unreadable]
-        return sorted([*self.records(history), *bad], key=_offset)
+        rows = [parsed for row in history.rows for parsed in self.row(row)]
+        return sorted([*rows, *bad, *self.end(history)], key=_offset)
 
-    def records(self, history: History, since: int = 0) -> list[Parsed]:
-        """The records of the rows from number `since` on (of `history.rows`), and the end when the log says so."""
-        out: list[Parsed] = []
-        for row in history.rows[since:]:
-            out += placed(self._log.step(row.step, row.metrics), row.begin, row.last + 1)
-        if history.ended:
-            out += placed(self._log.end(), history.entries, history.entries)
-        return out
+    def row(self, row: HistoryRow) -> list[Parsed]:
+        """The records of one row, for a reader that knows which rows are new."""
+        return placed(self._log.step(row.step, row.metrics), row.begin, row.last + 1)
+
+    def end(self, history: History) -> list[Parsed]:
+        """The end of the run, when the history says so and it was not told before."""
+        return placed(self._log.end(), history.entries, history.entries) if history.ended else []
 
     def restarted(self) -> None:
         """The history was begun anew."""

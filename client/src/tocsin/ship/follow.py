@@ -1,0 +1,71 @@
+"""Picks the right way to follow a path, once there is something to tell the format from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tocsin.formats import FORMATS, Format, UnknownFormat, detect
+from tocsin.formats.detection import HEAD_BYTES
+from tocsin.formats.reading import is_gzip
+from tocsin.ship.document import Document
+from tocsin.ship.source import Batch, Reading, Source
+from tocsin.ship.tail import Tail
+
+AUTO: Final = "auto"
+
+
+class Follower:
+    """A path that may not exist yet, in a format that may not be known yet."""
+
+    def __init__(self, path: Path, format: str, reading: Reading) -> None:
+        self.name = str(path)
+        self.run = reading.run
+        self.format = format
+        self._path = path
+        self._reading = reading
+        self._source: Source | None = None
+
+    def status(self) -> str:
+        """Where it stands, in a few words."""
+        if self._source is not None:
+            return f"{self.format}, {self._source.status()}"
+        return "waiting for a first row that tells the format" if self._path.exists() else "waiting for the file"
+
+    def poll(self, last: bool) -> Batch:
+        """See `Source`."""
+        if self._source is None:
+            chosen = self._choose(last)
+            if chosen is None:
+                return Batch()
+            self.format = chosen.name
+            self._source = Document(self._path, self._reading) if chosen.whole else Tail(self._path, chosen, self._reading)
+        return self._source.poll(last)
+
+    def rewind(self) -> None:
+        """Go back to the last bookmark."""
+        if self._source is not None:
+            self._source.rewind()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._source is not None:
+            self._source.close()
+
+    def _choose(self, last: bool) -> Format | None:
+        if self.format != AUTO:
+            return FORMATS[self.format]
+        if self._path.is_dir():
+            return FORMATS["trainer-state"]
+        bookmark = self._reading.bookmark()
+        if bookmark is not None and bookmark.format in FORMATS:
+            return FORMATS[bookmark.format]
+        try:
+            return FORMATS[detect(self._path)]
+        except FileNotFoundError:
+            if last:
+                raise
+        except UnknownFormat:
+            if last or self._path.stat().st_size >= HEAD_BYTES or is_gzip(self._path):
+                raise
+        return None

@@ -1,0 +1,59 @@
+"""What a log gives to the shipper, and the seam between the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from tocsin.formats import Clock, Parsed
+from tocsin.ship.bookmarks import Bookmark, Bookmarks
+
+
+class Batch(NamedTuple):
+    """Some records of a log, and what to remember once they are confirmed."""
+
+    parsed: tuple[Parsed, ...] = ()
+    bookmark: Bookmark | None = None
+    """None while a place before these records must be kept (rows that are held or cut)."""
+    more: bool = False
+    """More can be read at once."""
+
+
+class Source(Protocol):
+    """A log that is followed. What is in it raises nothing."""
+
+    def poll(self, last: bool) -> Batch:
+        """What is new, in bounded portions. `last`: nothing more will be written, so take what has no newline yet.
+
+        Raises OSError, and UnknownFormat when the content stays unrecognisable.
+        """
+
+    def rewind(self) -> None:
+        """Go back to the last bookmark that was kept: what was read since did not arrive."""
+
+    def status(self) -> str:
+        """Where it stands, in a few words."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a log is to be read, and where its bookmark is kept."""
+
+    to: str
+    """The destination, as text: a bookmark counts only for the one it was made for."""
+    run: str
+    """The run's id, unless the log has one."""
+    bookmarks: Bookmarks
+    key: str
+    clock: Clock
+    """Dates records whose log has no clock: when they were read."""
+    names: str | None = None
+    from_end: bool = False
+    """Without a bookmark: send only what is written from now on (what is there is read for its context)."""
+
+    def bookmark(self) -> Bookmark | None:
+        """The bookmark, if it belongs to this destination and run."""
+        found = self.bookmarks.get(self.key)
+        return found if found is not None and found.to == self.to and found.run == self.run else None
