@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
+from alerts.secrets import is_reference
 from rules.strict_yaml import ConfigError, ConfigErrors, Node, find, read_text
 from rules.typed_yaml import load_tree
 from service.store.model import Retention
@@ -38,7 +39,7 @@ class Kafka(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dead_letter_topic: Text | None = None
     """Where rejected values go; without it they go to the folder `dead_letters.dir`."""
     control_topic: Text = "tocsin.control"
-    security: dict[str, str] = {}
+    security: dict[str, str | bool | int] = {}
     """Settings of kafka-python by their own names (security_protocol, sasl_mechanism, ssl_cafile ...); secrets by reference."""
 
 
@@ -191,7 +192,7 @@ def _faults(config: Config, tree: Node) -> list[ConfigError]:
         if not config.source.kafka.bootstrap:
             faults.append(find(tree, "source", "kafka", "bootstrap").mark.error("no broker (write [host:port])"))
         for name, value in config.source.kafka.security.items():
-            if _SECRET_WORD.search(name) and not value.startswith(("env:", "file:")):
+            if _SECRET_WORD.search(name) and not (isinstance(value, str) and is_reference(value)):
                 where = find(tree, "source", "kafka", "security", name).mark
                 faults.append(where.error(f"{name} is a secret (write a reference: env:NAME or file:PATH)"))
     return faults

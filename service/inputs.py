@@ -1,0 +1,48 @@
+"""The source and the dead letters that a configuration means. Kafka is imported only where it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from alerts.secrets import Secrets, is_reference, parse_reference
+from collector.dead_letters import FileDeadLetters
+from collector.ports import DeadLetters, Source
+from collector.sources.spool import SpoolSource
+from service.config import Kafka, Settings
+
+_DEAD_LETTER_FILES = 4
+
+
+def source(settings: Settings, secrets: Secrets, clock: Callable[[], float]) -> Source:
+    """The configured source, not opened and not connected.
+
+    Raises ValueError for Kafka settings that are none, SecretError for a secret that is not there.
+    """
+    kafka = settings.config.source.kafka
+    if kafka is None:
+        assert settings.spool is not None
+        return SpoolSource(settings.spool, clock=clock)
+    from collector.sources.kafka.source import KafkaSource
+
+    made: Source = KafkaSource(kafka.bootstrap, [kafka.topic], kafka.group, clock=clock, **security(kafka, secrets))
+    return made
+
+
+def dead_letters(settings: Settings, secrets: Secrets) -> DeadLetters:
+    """Where rejected values go: the configured topic, else a rotated file."""
+    kafka, config = settings.config.source.kafka, settings.config.dead_letters
+    if kafka is not None and kafka.dead_letter_topic is not None:
+        from collector.sources.kafka.dead_letters import KafkaDeadLetters
+
+        return KafkaDeadLetters(kafka.bootstrap, kafka.dead_letter_topic, **security(kafka, secrets))
+    each = config.max_megabytes * 1024 * 1024 // _DEAD_LETTER_FILES
+    return FileDeadLetters(settings.path(config.dir), max_bytes=each, files=_DEAD_LETTER_FILES)
+
+
+def security(kafka: Kafka, secrets: Secrets) -> dict[str, Any]:
+    """The settings for kafka-python with the secrets looked up."""
+    return {
+        name: secrets.value(parse_reference(value)) if isinstance(value, str) and is_reference(value) else value
+        for name, value in kafka.security.items()
+    }

@@ -1,0 +1,103 @@
+"""A run in memory, how one record is folded into it, and how it comes back from the store.
+
+What the rules gave back for a record (`Facts`) is part of the fold and is stored with its row. So a restart needs no rules to
+bring a run back, and a bundle that was reloaded in between changes nothing of the past.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from collector.model import RawRecord
+from collector.run import IncompatibleDump, Run
+from rules.run_states import RunStates, StateKey
+from service.store.model import Restored
+from tocsin import wire
+
+log = logging.getLogger(__name__)
+
+ClockKind = Literal["received", "event"]
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(slots=True)
+class Live:
+    """A run that is ours."""
+
+    run: Run
+    states: RunStates
+    partition: str
+    """Where its last record came from."""
+    sequence: int = 0
+    """Rows of its log so far."""
+    saved: int = 0
+    """Rows that the newest stored checkpoint holds."""
+    ticked: float | None = None
+    """The deadline of silence that was judged last."""
+
+
+class Facts(NamedTuple):
+    """What the rules gave back for one row."""
+
+    recorded: Collection[tuple[str, float]] = ()
+    """Values of `record:` rules by series key."""
+    breaching: Collection[str] = ()
+    """Series keys that breach while their baseline is being learnt."""
+
+    def pack(self) -> bytes | None:
+        """For the store; None when there is nothing to remember."""
+        if not self.recorded and not self.breaching:
+            return None
+        return _pack([[list(pair) for pair in self.recorded], sorted(self.breaching)])
+
+    @classmethod
+    def unpack(cls, value: bytes | None) -> Facts:
+        if value is None:
+            return cls()
+        recorded, breaching = msgspec.msgpack.decode(value)
+        return cls([(key, number) for key, number in recorded], breaching)
+
+
+def arrival(raw: RawRecord, record: wire.Record, clock: ClockKind) -> float:
+    """When a record came, by the clock that judges silence."""
+    return record.time if clock == "event" else raw.received_at
+
+
+def restored(stored: Restored, make: Callable[[], Run], load: Callable[[bytes], Run], clock: ClockKind) -> Live:
+    """The run that the store holds: its checkpoint, the rows since then, its rule states.
+
+    A checkpoint of another version of the program is passed over, and the rows that the store still has are folded instead;
+    a row that cannot be folded any more is left out. Both are logged: a run with a shorter memory is better than one that
+    nobody watches.
+    """
+    run = make()
+    if stored.checkpoint is not None:
+        try:
+            run = load(stored.checkpoint)
+        except IncompatibleDump as error:
+            log.warning("run %s begins anew with %d stored rows: %s", stored.run, len(stored.records), error)
+    states = RunStates()
+    states.load((StateKey.from_text(row.rule_id, row.labels), row.state) for row in stored.states if row.state is not None)
+    live = Live(run, states, stored.partition, stored.sequence, stored.checkpoint_sequence)
+    for row in stored.records:
+        try:
+            record = wire.decode(row.raw.value, row.raw.content_type).record
+            refold(live, row.raw, record, Facts.unpack(row.facts), clock)
+        except Exception:
+            log.exception("run %s: row %d of its log could not be applied again", stored.run, row.sequence)
+    return live
+
+
+def refold(live: Live, raw: RawRecord, record: wire.Record, facts: Facts, clock: ClockKind) -> None:
+    """Fold a row that was evaluated before, with what the rules gave back then."""
+    live.run.apply(record, received_at=raw.received_at, arrival=arrival(raw, record, clock))
+    if facts.recorded:
+        live.run.extend(facts.recorded)
+    if facts.breaching:
+        live.run.mark_breaching(facts.breaching)

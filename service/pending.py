@@ -1,0 +1,88 @@
+"""What one batch has caused so far, on its way into one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from alerts.incidents import Plan
+from alerts.model import Delivery, Incident
+from rules.model import AlertEvent
+from service.live import Live
+from service.store.model import Advance, Commit, RunRow, StateRow, StoredRecord
+
+
+class Pending:
+    """Collects effects in the order of the records; `commit` gives them as they are then."""
+
+    def __init__(self, positions: Mapping[str, int | None]) -> None:
+        self._positions = positions
+        """What the store holds, by partition."""
+        self.ends: dict[str, int] = {}
+        """Where reading goes on, by partition."""
+        self.records: list[StoredRecord] = []
+        self.events: list[AlertEvent] = []
+        self.touched: dict[str, Live] = {}
+        self._incidents: dict[str, Incident] = {}
+        self.deliveries: list[Delivery] = []
+        self.own_states: list[StateRow] = []
+
+    def read(self, partition: str, next_offset: int) -> None:
+        """Everything before this offset is dealt with."""
+        self.ends[partition] = next_offset
+
+    def judged(self, partition: str) -> None:
+        """Something without a record (silence) happens in a partition: it must still be ours, where it stands."""
+        if partition not in self.ends and (at := self._positions.get(partition)) is not None:
+            self.ends[partition] = at
+
+    def planned(self, events: Sequence[AlertEvent], plan: Plan) -> None:
+        """Events and what the incident book made of them."""
+        self.events += events
+        self.deliveries += plan.deliveries
+        for incident in plan.incidents:
+            self._incidents[incident.id] = incident
+
+    @property
+    def receivers(self) -> set[str]:
+        return {delivery.receiver for delivery in self.deliveries}
+
+    def __bool__(self) -> bool:
+        return bool(self.ends or self.touched or self.events or self.own_states)
+
+    def commit(self, now: float, checkpoint_rows: int) -> tuple[Commit, list[Live]]:
+        """The transaction, and the runs whose checkpoint is in it. Runs are checkpointed after so many rows of their log."""
+        due = [live for live in self.touched.values() if live.sequence - live.saved >= checkpoint_rows]
+        saving = {live.run.run for live in due}
+        states = [
+            StateRow(run, key.rule_id, key.labels_text, live.states.dump(key) if key in live.states.states else None)
+            for run, live in self.touched.items()
+            for key in live.states.dirty
+        ]
+        commit = Commit(
+            advances=[Advance(name, self._positions.get(name), end) for name, end in self.ends.items()],
+            committed_at=now,
+            records=self.records,
+            runs=[run_row(live, checkpoint=run in saving) for run, live in self.touched.items()],
+            states=states + self.own_states,
+            events=self.events,
+            incidents=list(self._incidents.values()),
+            deliveries=self.deliveries,
+        )
+        return commit, due
+
+
+def run_row(live: Live, *, checkpoint: bool) -> RunRow:
+    """A run's row as it is now."""
+    run = live.run
+    return RunRow(
+        run=run.run,
+        partition=live.partition,
+        status=run.status,
+        attempt=run.attempt,
+        step=run.step,
+        record=run.record,
+        last_arrival=run.last_arrival,
+        labels=run.labels,
+        sequence=live.sequence,
+        checkpoint=run.dump() if checkpoint else None,
+    )
