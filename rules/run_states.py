@@ -52,8 +52,8 @@ class RunStates:
         """The engine's cache of a run's instances by rule number."""
         self.members_seen = 0
         """How many labelled series the run had when the instances were made."""
-        self.strained: Final[set[str]] = set()
-        """Rules whose fan-out was cut; said once."""
+        self.strained: Final[set[str | StateKey]] = set()
+        """Rules whose fan-out was cut, and alerts that cannot be judged: said once."""
 
     # ---- for the store --------------------------------------------------------------------------------------------------
 

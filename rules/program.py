@@ -1,0 +1,224 @@
+"""A bundle, compiled: closures per rule, and which rules a series calls for.
+
+Rules are numbered in an order in which each comes after the alerts it asks about, so one pass per record is enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
+from rules.closures import Condition, Quantity
+from rules.compile import Compiler, Scope, Uses
+from rules.language import Node
+from rules.run_states import StateKey
+from rules.state import Timing
+
+MAX_INSTANCES: Final = 100
+"""Instances of one rule on one run (label values); beyond that the first ones are kept and the rule says so."""
+
+_MAX_ROUTES: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class AlertProgram:
+    """An alert rule, ready to run."""
+
+    rule: AlertRule
+    order: int
+    condition: Condition
+    leave: Condition | None
+    timing: Timing
+    inputs: tuple[str, ...]
+    """What calls for an evaluation: bare names and series keys."""
+    watched: tuple[str, ...]
+    """The metrics behind the inputs, with recorded names replaced by what they are computed from."""
+    bare: tuple[str, ...]
+    """Names without label; where one has members the rule is fanned out."""
+    clocked: bool
+    every_row: bool
+    breach_on_non_finite: bool
+    variables: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordProgram:
+    """A record rule, ready to run."""
+
+    rule: RecordRule
+    quantity: Quantity
+    inputs: tuple[str, ...]
+    bare: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A rule on one set of own labels."""
+
+    key: StateKey
+    labels: Mapping[str, str]
+    fan: Mapping[str, str] | None
+    """Series key by bare name; None when the rule is not fanned out."""
+
+
+@dataclass(slots=True)
+class Program:
+    """All rules of a bundle."""
+
+    alerts: tuple[AlertProgram, ...]
+    records: tuple[RecordProgram, ...]
+    always: tuple[int, ...]
+    """Alerts that are candidates at every row: no inputs, or gaps to judge."""
+    chained: bool
+    """Some record rule reads another one."""
+    by_id: Mapping[str, AlertProgram]
+    _by_name: Mapping[str, tuple[int, ...]]
+    _routes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def candidates(self, arrived: Iterable[str]) -> list[int]:
+        """Numbers of the alerts that a row with these series calls for, in order."""
+        found = set(self.always)
+        routes = self._routes
+        for key in arrived:
+            numbers = routes.get(key)
+            if numbers is None:
+                numbers = self._route(key)
+            if numbers:
+                found.update(numbers)
+        return sorted(found)
+
+    def _route(self, key: str) -> tuple[int, ...]:
+        numbers = self._by_name.get(key, ())
+        name, brace, _ = key.partition("{")
+        if brace:
+            numbers = (*numbers, *self._by_name.get(name, ()))
+        if len(self._routes) >= _MAX_ROUTES:  # raw keys of many runs; the table is only a cache
+            self._routes.clear()
+        self._routes[key] = numbers
+        return numbers
+
+
+def build(bundle: Bundle) -> Program:
+    """The compiled form of a bundle. The bundle was checked by the loader, so no expression has an error."""
+    records = _record_programs(bundle)
+    sources = _sources(records)
+    alerts = _alert_programs(bundle, sources)
+    by_name: dict[str, dict[int, None]] = {}
+    for program in alerts:
+        for name in (*program.inputs, *program.watched):
+            by_name.setdefault(name, {})[program.order] = None
+    gaps = OnGap.HOLD
+    return Program(
+        alerts=alerts,
+        records=records,
+        always=tuple(program.order for program in alerts if program.every_row or program.rule.on_gap is not gaps),
+        chained=any(name in sources for program in records for name in program.inputs),
+        by_id={program.rule.id: program for program in alerts},
+        _by_name={name: tuple(numbers) for name, numbers in by_name.items()},
+    )
+
+
+def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tuple[AlertProgram, ...]:
+    ids = {rule.name: rule.id for rule in bundle.alerts}
+    values = {group.name: group.values for group in bundle.groups}
+    rules = {rule.id: rule for rule in bundle.alerts}
+    programs = []
+    for order, rule_id in enumerate(bundle.alert_order):
+        rule = rules[rule_id]
+        compiler = Compiler(Scope(values[rule.group], ids))
+        condition = _compiled(compiler, rule.node)
+        leave = _compiled(compiler, rule.leave_node) if rule.leave_node is not None else None
+        uses = compiler.uses
+        programs.append(
+            AlertProgram(
+                rule=rule,
+                order=order,
+                condition=condition,
+                leave=leave,
+                timing=Timing(rule.hold, rule.keep),
+                inputs=tuple(uses.inputs),
+                watched=_expand(uses.inputs, sources),
+                bare=_bare(uses, rule.requires_exact),
+                clocked=uses.clocked,
+                every_row=not uses.inputs or uses.clocked,
+                breach_on_non_finite=rule.on_non_finite is OnNonFinite.BREACH,
+                variables=values[rule.group],
+            )
+        )
+    return tuple(programs)
+
+
+def _record_programs(bundle: Bundle) -> tuple[RecordProgram, ...]:
+    values = {group.name: group.values for group in bundle.groups}
+    rules = {rule.name: rule for rule in bundle.records}
+    programs = []
+    for name in bundle.record_order:
+        rule = rules[name]
+        compiler = Compiler(Scope(values[rule.group]))
+        quantity = compiler.quantity(rule.node)
+        if quantity is None:
+            raise ValueError(f"record rule {name}: {compiler.errors[0].message}")
+        programs.append(RecordProgram(rule, quantity, tuple(compiler.uses.inputs), _bare(compiler.uses)))
+    return tuple(programs)
+
+
+def _compiled(compiler: Compiler, node: Node) -> Condition:
+    condition = compiler.condition(node)
+    if condition is None:
+        raise ValueError(f"a bundle with a faulty expression: {compiler.errors[0].message}")
+    return condition
+
+
+def _bare(uses: Uses, more: Iterable[str] = ()) -> tuple[str, ...]:
+    names = dict.fromkeys((*uses.inputs, *uses.mentions, *more))
+    return tuple(name for name in names if not name.endswith("}"))
+
+
+def _sources(records: Iterable[RecordProgram]) -> dict[str, tuple[str, ...]]:
+    """The metrics behind each recorded name, through any number of record rules."""
+    sources: dict[str, tuple[str, ...]] = {}
+    for program in records:
+        sources[program.rule.name] = _expand(program.inputs, sources)
+    return sources
+
+
+def _expand(names: Iterable[str], sources: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    expanded: dict[str, None] = {}
+    for name in names:
+        expanded.update(dict.fromkeys(sources.get(name.partition("{")[0], (name,))))
+    return tuple(expanded)
+
+
+# ---- fan-out ------------------------------------------------------------------------------------------------------------
+
+_KEY: Final = re.compile(r'(.*)\{([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"\}', re.DOTALL)
+
+
+def own_label(key: str) -> tuple[str, str] | None:
+    """Label and value of a series key; None for one without label."""
+    match = _KEY.fullmatch(key)
+    return None if match is None else (match[2], re.sub(r"\\(.)", r"\1", match[3]))
+
+
+def instances(rule_id: str, bare: Iterable[str], members: Mapping[str, Sequence[str]]) -> tuple[list[Instance], str]:
+    """The instances of a rule on a run, and why there are fewer than its metrics ask for (empty when there are not).
+
+    A labelled metric that is named without its label gives one instance per label value; several of them are joined on it.
+    """
+    fans: dict[tuple[str, str], dict[str, str]] = {}
+    for name in bare:
+        for key in members.get(name, ()):
+            label = own_label(key)
+            if label is not None:
+                fans.setdefault(label, {})[name] = key
+    if not fans:
+        return [Instance(StateKey(rule_id), {}, None)], ""
+    names = dict.fromkeys(label for label, _ in fans)
+    if len(names) > 1:
+        return [], f"metrics with different labels in one rule ({', '.join(names)}): write one of them with its label"
+    kept = list(fans.items())[:MAX_INSTANCES]
+    problem = f"{len(fans)} label values, the first {MAX_INSTANCES} are judged" if len(fans) > MAX_INSTANCES else ""
+    return [Instance(StateKey(rule_id, (label,)), dict((label,)), fan) for label, fan in kept], problem
