@@ -1,0 +1,81 @@
+"""Bounded windows: the last samples of one metric, in two flat arrays.
+
+Windows are exact: they hold the samples themselves and no running sums, which drift and never forget a huge value. Whoever
+needs a statistic computes it from the slice it looks at.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from collector.model import Provenance
+
+SLACK: Final = 4
+"""A series is trimmed when it is longer than depth + depth / SLACK: 1.25 times the depth at most, and O(1) per append."""
+
+
+class Series:
+    """Samples of one metric, oldest first; steps strictly increasing. Satisfies `collector.model.SeriesView`."""
+
+    __slots__ = ("provenance", "steps", "values")
+
+    def __init__(self, provenance: Provenance, steps: array[int] | None = None, values: array[float] | None = None) -> None:
+        self.provenance = provenance
+        # The arrays keep their identity for the life of the series: appends on the hot path are bound methods of them.
+        self.steps: array[int] = array("q") if steps is None else steps
+        self.values: array[float] = array("d") if values is None else values
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def put(self, step: int, value: float) -> bool:
+        """Add or overwrite the sample of a step, at whatever place; True when the step had none before."""
+        steps = self.steps
+        if not steps or step > steps[-1]:
+            steps.append(step)
+            self.values.append(value)
+            return True
+        at = bisect_left(steps, step)
+        if at < len(steps) and steps[at] == step:
+            self.values[at] = value
+            return False
+        steps.insert(at, step)
+        self.values.insert(at, value)
+        return True
+
+    def at(self, step: int) -> float | None:
+        """The sample of exactly this step."""
+        steps = self.steps
+        if not steps:
+            return None
+        if steps[-1] == step:
+            return self.values[-1]
+        place = bisect_left(steps, step)
+        return self.values[place] if place < len(steps) and steps[place] == step else None
+
+    def end(self, step: int) -> int:
+        """Index behind the last sample at or before `step`: a window that ends there is `values[:end]`."""
+        steps = self.steps
+        if not steps or steps[-1] <= step:
+            return len(steps)
+        return bisect_right(steps, step)
+
+    def cut(self, step: int) -> None:
+        """Forget the samples of `step` and later."""
+        at = bisect_left(self.steps, step)
+        del self.steps[at:]
+        del self.values[at:]
+
+    def trim(self, depth: int) -> None:
+        """Keep the last `depth` samples."""
+        if (excess := len(self.steps) - depth) > 0:
+            del self.steps[:excess]
+            del self.values[:excess]
+
+
+def window(series: Series, step: int, count: int, offset: int = 0) -> array[float]:
+    """The last `count` values at or before `step`, without the newest `offset` of them; shorter at the start of a run."""
+    end = series.end(step) - offset
+    return series.values[max(0, end - count) : end] if end > 0 else array("d")

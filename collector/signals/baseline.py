@@ -1,0 +1,137 @@
+"""B1: what is normal for this run, per series: robust centre and scale of its first clean records, frozen.
+
+    centre = median of 20 values
+    scale  = max(1.4826 * median |x - centre|, 1 % of |centre|, 1e-9)
+
+The first 5 records of the run (and of a declared new phase) are warm-up and left out; so are values that are not
+finite, and values at which a rule breached. Since a breach is known only after the record was evaluated, a value counts
+from the next record on. The floor keeps a series that hardly moves from turning every move into many sigmas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import isfinite
+from typing import Any, Final
+
+from collector.model import Baseline
+from collector.signals.protocol import Row, RunState
+
+SKIP: Final = 5
+COUNT: Final = 20
+RELATIVE_FLOOR: Final = 0.01
+ABSOLUTE_FLOOR: Final = 1e-9
+MAD_TO_SIGMA: Final = 1.4826
+"""Median absolute deviation to standard deviation, for a normal distribution."""
+
+
+class Baselines:
+    """The baselines of one run's series, and those that are still being learnt."""
+
+    def __init__(self, skip: int = SKIP, count: int = COUNT) -> None:
+        self.frozen: dict[str, Baseline] = {}
+        self._skip = skip
+        self._count = count
+        self._learning: dict[str, list[float]] = {}
+        self._tentative: dict[str, float] = {}
+        """Values of the row applied last: they count unless a rule says that they breach."""
+        self._known = 0
+        self._phase = 0
+        """Record number at which the present phase began."""
+
+    def update(self, run: RunState, row: Row) -> None:
+        """Learn from the row; after `COUNT` clean values of every series there is nothing left to do."""
+        if self._tentative:
+            self._commit()
+        series = run.series
+        if len(series) != self._known:
+            # Only so can there be one that is neither learnt nor being learnt; series are never renamed.
+            for key in series:
+                if key not in self.frozen and key not in self._learning:
+                    self._learning[key] = []
+            self._known = len(series)
+        if not self._learning or run.record - self._phase <= self._skip:
+            return
+        arrived, step = run.arrived, run.step
+        for key in self._learning:
+            if key in arrived:
+                value = series[key].at(step)
+                if value is not None and isfinite(value):
+                    self._tentative[key] = value
+
+    def note(self, record: int, key: str, value: float) -> None:
+        """One value that came after the row's signals (a `record:` rule); learnt like the others."""
+        if key not in self.frozen and record - self._phase > self._skip and isfinite(value):
+            self._learning.setdefault(key, [])
+            self._tentative[key] = value
+
+    def _commit(self) -> None:
+        for key, value in self._tentative.items():
+            values = self._learning[key]
+            values.append(value)
+            if len(values) >= self._count:
+                self.frozen[key] = baseline_of(values)
+                del self._learning[key]
+        self._tentative = {}
+
+    def breaching(self, keys: Collection[str]) -> None:
+        """These series breach at the row applied last: their values do not count."""
+        for key in keys:
+            self._tentative.pop(key, None)
+
+    def restart(self, record: int) -> None:
+        """A new phase was declared: forget everything and learn again, after a new warm-up."""
+        self.frozen.clear()
+        self._learning.clear()
+        self._tentative.clear()
+        self._known = 0
+        self._phase = record
+
+    def dump(self) -> Any:
+        frozen = [[key, b.centre, b.scale, b.count] for key, b in self.frozen.items()]
+        return [frozen, self._learning, self._tentative, self._known, self._phase]
+
+    def load(self, state: Any) -> None:
+        frozen, self._learning, self._tentative, self._known, self._phase = state
+        self.frozen.clear()  # in place: the run shows this very mapping
+        self.frozen.update((key, Baseline(centre, scale, count)) for key, centre, scale, count in frozen)
+
+
+def baseline_of(values: Collection[float]) -> Baseline:
+    """Robust centre and scale of finite values, at least one."""
+    ordered = sorted(values)
+    centre = median(ordered)
+    return Baseline(centre, robust_scale(ordered, centre), len(ordered))
+
+
+def robust_scale(ordered: list[float], centre: float) -> float:
+    """1.4826 MAD of sorted values around their median, with the floors; never 0."""
+    mad = _median_deviation(ordered, centre)
+    sigma = MAD_TO_SIGMA * mad
+    floor = RELATIVE_FLOOR * abs(centre)
+    if sigma < floor:
+        sigma = floor
+    return sigma if sigma > ABSOLUTE_FLOOR else ABSOLUTE_FLOOR
+
+
+def _median_deviation(ordered: list[float], centre: float) -> float:
+    """Median |x - centre|: the deviations are walked through from the middle outwards, half of them, without sorting."""
+    count = len(ordered)
+    right = count // 2
+    left = right - 1
+    before = deviation = 0.0
+    for _ in range(right + 1):
+        before = deviation
+        if right >= count or (left >= 0 and centre - ordered[left] <= ordered[right] - centre):
+            deviation = centre - ordered[left]
+            left -= 1
+        else:
+            deviation = ordered[right] - centre
+            right += 1
+    return deviation if count % 2 else before / 2.0 + deviation / 2.0
+
+
+def median(ordered: list[float]) -> float:
+    """The median of sorted values, at least one. Halves before adding, so that two huge values do not overflow."""
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else ordered[middle - 1] / 2.0 + ordered[middle] / 2.0

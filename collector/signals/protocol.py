@@ -1,0 +1,86 @@
+"""What a signal sees and what it gives back.
+
+A signal is one small unit with state: `update` is called once per applied row and yields the series values it derives from
+it. It sees the run after the row's metrics are in. Its state is a function of the applied rows (and of what came back from the
+rules), so `dump` and `load` lose nothing, NaN included.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from collector.model import Baseline, Provenance
+from collector.series import Series
+from tocsin import wire
+
+
+class Row(NamedTuple):
+    """What is new about the row that is being applied."""
+
+    fresh: bool
+    """The first row of its step."""
+    late: bool
+    """Its step is behind the newest one: windows end at `run.step`, not at the newest sample."""
+    resumed: bool
+    """It opens a new attempt; windows were cut at its step just before."""
+    groups: wire.Groups | None
+    """Prompt groups, if this is the first row of its step that brings them."""
+    finite: bool
+    """Every number of the row is finite."""
+    present: frozenset[str]
+    """Series that the row's metrics feed for their step, those that are null included."""
+    dropped: int
+    """Records that the client had to drop since its start."""
+
+
+Emission = tuple[str, float, Provenance]
+"""One derived value for the step of the row: series name, value, provenance. A bare tuple, as a record makes dozens of them."""
+
+
+class RunState(Protocol):
+    """The run as signals read it; a superset of `collector.model.RunView` on concrete series."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def record(self) -> int: ...
+    @property
+    def event_time(self) -> float: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def arrived(self) -> Collection[str]: ...
+    @property
+    def series(self) -> Mapping[str, Series]: ...
+    @property
+    def members(self) -> Mapping[str, list[str]]: ...
+    @property
+    def steps(self) -> array[int]: ...
+    @property
+    def times(self) -> array[float]: ...
+    @property
+    def baselines(self) -> Mapping[str, Baseline]: ...
+
+
+class Signal(Protocol):
+    """One rolling signal of one run."""
+
+    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+        """Fold one applied row in and derive the values of its step."""
+
+    def cut(self, step: int) -> None:
+        """The run resumes at `step`: forget what belongs to that step and later ones, keep what was learnt of the run."""
+
+    def phase_changed(self, changed: Collection[str]) -> None:
+        """The run declared a change of these configuration keys."""
+
+    def breaching(self, keys: Collection[str]) -> None:
+        """Rules found that these series breach at the step just applied: do not learn from it."""
+
+    def dump(self) -> Any:
+        """The state as plain values that MessagePack carries without loss."""
+
+    def load(self, state: Any) -> None:
+        """Become what `dump` returned."""

@@ -1,0 +1,138 @@
+"""B4: how far a value stands out of the records just before it.
+
+    ratio   = |x| / median |previous|                                  materially large
+    sigmas  = (|x| - median) / max(1.4826 MAD, 1 % of the median)      statistically large
+    records = spikes in a row, this one included; 0 when this one is none
+
+over the last 20 finite values before the record (5 at least). Both must be large for a spike: on a tight series the MAD alone
+cries wolf, on a wild one the ratio does. The values are magnitudes, as KL estimates may be negative. A
+value that is not finite gives a ratio and sigmas that are not finite (NaN is an answer) and leaves the count as it is. A median
+of 0 has no ratio: nothing is said then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Sequence
+from math import isfinite
+from typing import Any, Final
+
+from collector.catalogue import Metric
+from collector.model import Provenance
+from collector.series import window
+from collector.signals.baseline import median, robust_scale
+from collector.signals.protocol import Emission, Row, RunState
+
+WATCHED: Final = ("grad_norm", "kl_reference", "kl_old_policy", "policy_ratio_p99", "response_length_mean")
+WINDOW: Final = 20
+LEAST: Final = 5
+RATIO: Final = 3.0
+SIGMAS: Final = 6.0
+
+METRICS: Final = tuple(
+    metric
+    for name in WATCHED
+    for metric in (
+        Metric(f"{name}_spike_ratio", "1", f"magnitude of {name} over its median in the 20 records before"),
+        Metric(f"{name}_spike_sigmas", "1", f"{name} above that median in robust standard deviations"),
+        Metric(f"{name}_spike_records", "count", f"records in a row at which {name} is 3 times and 6 sigmas above that median"),
+    )
+)
+_NAMES: Final = {name: (f"{name}_spike_ratio", f"{name}_spike_sigmas", f"{name}_spike_records") for name in WATCHED}
+
+
+class Spikes:
+    """Spikes in a row, per watched metric; everything else follows from the stored samples."""
+
+    def __init__(self) -> None:
+        self._in_a_row: dict[str, int] = {}
+        self._sorted: dict[str, tuple[int, list[float]]] = {}
+        """By metric: the newest step, and the magnitudes of the last `WINDOW` values in order, all finite. A cache of what
+        the series holds, so that a record costs one insertion instead of one sort."""
+
+    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+        """Compare each watched metric that the row brings with what was before it."""
+        emissions: list[Emission] = []
+        arrived = run.arrived
+        for name in WATCHED:
+            if name not in arrived:
+                continue
+            found = self._late(run, name) if row.late else self._newest(run, name)
+            if found is None:
+                continue
+            ratio, sigmas, in_a_row = found
+            names = _NAMES[name]
+            emissions.append((names[0], ratio, Provenance.SIGNAL))
+            emissions.append((names[1], sigmas, Provenance.SIGNAL))
+            emissions.append((names[2], in_a_row, Provenance.SIGNAL))
+        return emissions
+
+    def _newest(self, run: RunState, name: str) -> tuple[float, float, float] | None:
+        series = run.series[name]
+        values, steps = series.values, series.steps
+        value = values[-1]
+        cached = self._sorted.get(name)
+        if cached is not None and len(steps) > 1 and cached[0] == steps[-2]:
+            ordered = cached[1]
+        else:
+            ordered = magnitudes(values[-WINDOW - 1 : -1])
+        found = standing_out(abs(value), ordered)
+        finite = isfinite(value)
+        if finite and (len(ordered) == WINDOW or len(ordered) == len(values) - 1):
+            # The window of the next record: all finite, so it is this one with one value in and at most one out.
+            insort(ordered, abs(value))
+            if len(ordered) > WINDOW:
+                del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
+            self._sorted[name] = (steps[-1], ordered)
+        else:
+            self._sorted.pop(name, None)
+        if found is None:
+            return None
+        in_a_row = self._in_a_row.get(name, 0)
+        if finite:
+            in_a_row = self._in_a_row[name] = in_a_row + 1 if found[0] >= RATIO and found[1] >= SIGMAS else 0
+        return found[0], found[1], float(in_a_row)
+
+    def _late(self, run: RunState, name: str) -> tuple[float, float, float] | None:
+        """A late row is judged where it belongs, and says nothing about the newest ones."""
+        self._sorted.pop(name, None)
+        series = run.series[name]
+        value = series.at(run.step)
+        if value is None:
+            return None
+        found = standing_out(abs(value), magnitudes(window(series, run.step, WINDOW, offset=1)))
+        if found is None:
+            return None
+        return found[0], found[1], float(found[0] >= RATIO and found[1] >= SIGMAS)
+
+    def cut(self, step: int) -> None:
+        self._in_a_row.clear()
+        self._sorted.clear()
+
+    def phase_changed(self, changed: Collection[str]) -> None:
+        """A declared change explains the next jump no better than an undeclared one: the window forgets by itself."""
+
+    def breaching(self, keys: Collection[str]) -> None:
+        """The median of the window bears spikes; nothing is learnt here."""
+
+    def dump(self) -> Any:
+        return self._in_a_row
+
+    def load(self, state: Any) -> None:
+        self._in_a_row = state
+        self._sorted.clear()
+
+
+def magnitudes(values: Sequence[float]) -> list[float]:
+    """The finite ones of some values, as magnitudes in order."""
+    return sorted([abs(x) for x in values if isfinite(x)])
+
+
+def standing_out(magnitude: float, ordered: list[float]) -> tuple[float, float] | None:
+    """(ratio, sigmas) of a magnitude against earlier ones in order; None when they are too few or their median is 0."""
+    if len(ordered) < LEAST:
+        return None
+    middle = median(ordered)
+    if middle == 0.0:
+        return None
+    return magnitude / middle, (magnitude - middle) / robust_scale(ordered, middle)

@@ -1,0 +1,202 @@
+"""B2: how many groups without reward variance are to be expected, and how many more there are.
+
+For a group of size G of a prompt with k earlier successes in n tries (earlier visits fading by half per visit), under a
+Beta(alpha, beta) prior over prompts that is fitted to the run's earlier groups:
+
+    a = alpha + k, b = beta + n - k
+    q = [B(a + G, b) + B(a, b + G)] / B(a, b)        all correct, plus all wrong
+
+    expected = mean q                                share of groups, 0..1
+    excess   = observed - expected
+    z        = excess / sqrt(sum q(1 - q) / P^2 + 0.05^2)
+
+The prior and the histories come from earlier records only, and not from records at which a `zero_variance_*` series breaches.
+Seen and unseen prompts are reported apart: an excess on seen ones points at the verifier or the training, one on
+unseen ones only at the data. Without success counts the expectation is calibrated on the run's own earlier ratios, and `proxy`.
+
+Masks, gaps: groups without a success count are left out; a row without any gives no value. Non-finite ratios are left out of
+the calibration. Source: docs/signals/zero_variance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+from collector.catalogue import Metric
+from collector.model import Provenance
+from collector.signals.beta import compare, group_probabilities
+from collector.signals.prompts import PromptHistory, digest_of
+from collector.signals.protocol import Emission, Row, RunState
+from collector.signals.zero_variance_proxy import RatioHistory
+from tocsin import wire
+
+FADE: Final = 0.95
+"""Weight of the groups of one record against those of the record after it, in the fit of the prior."""
+MIN_GROUPS: Final = 16.0
+"""Groups (faded) that the prior is fitted to at least."""
+MIN_SPREAD, MAX_SPREAD = 0.02, 0.95
+"""Bounds of 1 / (alpha + beta + 1): prompts neither all alike nor all decided."""
+
+METRICS: Final = (
+    Metric(
+        "zero_variance_expected",
+        "ratio",
+        "share of groups with zero reward variance to be expected from difficulty and group size",
+    ),
+    Metric("zero_variance_excess", "ratio", "observed minus expected share of groups with zero reward variance"),
+    Metric("zero_variance_z", "1", "zero_variance_excess in standard deviations of the expectation"),
+    *(
+        Metric(f"zero_variance_{what}_{part}", unit, f"{text}, {meaning}")
+        for part, meaning in (
+            ("seen", "prompts with a history in this run"),
+            ("unseen", "prompts without a history in this run"),
+            ("all_correct", "groups with every response correct"),
+            ("all_wrong", "groups with every response wrong"),
+            ("all_wrong_seen", "all-wrong groups of prompts with a history in this run"),
+        )
+        for what, unit, text in (
+            ("expected", "ratio", "expected share"),
+            ("excess", "ratio", "observed minus expected share"),
+            ("z", "1", "excess in standard deviations"),
+        )
+    ),
+)
+_NAMES: Final = {
+    part: tuple(f"zero_variance_{what}{part and '_'}{part}" for what in ("expected", "excess", "z"))
+    for part in ("", "seen", "unseen", "all_correct", "all_wrong", "all_wrong_seen")
+}
+
+
+class ZeroVariance:
+    """Prior, prompt histories, and the last record's groups, learnt from once it is known that they did not breach."""
+
+    def __init__(self, prompts: PromptHistory | None = None) -> None:
+        self._prompts = PromptHistory() if prompts is None else prompts
+        # Faded sums over earlier groups: their number, sum k/G, and sum k(k-1)/(G(G-1)). The last two are unbiased for the
+        # first two moments of the prompts' success rate whatever G is, so a change of the group size needs no new fit.
+        self._count = self._first = self._second = 0.0
+        self._pending: tuple[int, list[int], list[int]] | None = None
+        self._ratios = RatioHistory()
+        self._counts_seen = False
+
+    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+        groups = row.groups
+        if groups is not None and groups.success and groups.success.count(None) < len(groups.success):
+            self._counts_seen = True
+            return self._from_counts(groups)
+        if self._counts_seen or ("zero_variance_group_ratio" not in run.arrived and groups is None):
+            return ()
+        return self._ratios.update(run, groups)
+
+    def _from_counts(self, groups: wire.Groups) -> Iterator[Emission]:
+        self._learn()
+        size = groups.size
+        digests, successes = _counted(groups)
+        prior = self.prior()
+        if prior is not None and size > 1:
+            yield from self._compare(size, digests, successes, *prior)
+        self._pending = (size, digests, successes)
+
+    def _compare(self, size: int, digests: list[int], successes: list[int], alpha: float, beta: float) -> Iterator[Emission]:
+        known: dict[tuple[float, float], tuple[float, float]] = {}  # many prompts share a history, all unseen ones do
+        # Per part: groups, observed, expected (sum q), variance (sum q(1 - q)). Plain locals, as this runs for every group.
+        right = wrong = seen = seen_flat = wrong_seen = 0
+        right_q = right_v = wrong_q = wrong_v = seen_q = seen_v = unseen_q = unseen_v = wrong_seen_q = wrong_seen_v = 0.0
+        for past, k in zip(self._prompts.histories(digests), successes, strict=True):
+            chances = known.get(past)
+            if chances is None:
+                chances = known[past] = group_probabilities(size, alpha + past[0], beta + past[1] - past[0])
+            all_right, all_wrong = chances
+            q = all_right + all_wrong
+            right_q += all_right
+            right_v += all_right * (1.0 - all_right)
+            wrong_q += all_wrong
+            wrong_v += all_wrong * (1.0 - all_wrong)
+            right += k == size
+            wrong += k == 0
+            if past[1] > 0.0:
+                seen += 1
+                seen_flat += k in (0, size)
+                seen_q += q
+                seen_v += q * (1.0 - q)
+                wrong_seen += k == 0
+                wrong_seen_q += all_wrong
+                wrong_seen_v += all_wrong * (1.0 - all_wrong)
+            else:
+                unseen_q += q
+                unseen_v += q * (1.0 - q)
+        groups = len(digests)
+        yield from _told("", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v)
+        yield from _told("seen", seen, seen_flat, seen_q, seen_v)
+        yield from _told("unseen", groups - seen, right + wrong - seen_flat, unseen_q, unseen_v)
+        yield from _told("all_correct", groups, right, right_q, right_v)
+        yield from _told("all_wrong", groups, wrong, wrong_q, wrong_v)
+        yield from _told("all_wrong_seen", seen, wrong_seen, wrong_seen_q, wrong_seen_v)
+
+    def prior(self) -> tuple[float, float] | None:
+        """(alpha, beta) fitted to the earlier groups by moments; None before there are enough of them."""
+        if self._count < MIN_GROUPS:
+            return None
+        mean = min(max(self._first / self._count, 0.01), 0.99)
+        variance = self._second / self._count - mean * mean
+        spread = min(max(variance / (mean * (1.0 - mean)), MIN_SPREAD), MAX_SPREAD)
+        strength = 1.0 / spread - 1.0
+        return mean * strength, (1.0 - mean) * strength
+
+    def _learn(self) -> None:
+        """Take in the groups of the record before: they are earlier ones now, and they did not breach."""
+        if self._pending is None:
+            return
+        size, digests, successes = self._pending
+        self._pending = None
+        self._prompts.visit(digests, successes, size)
+        if size > 1:  # a single response says nothing about the spread
+            self._count = self._count * FADE + len(successes)
+            self._first = self._first * FADE + sum(successes) / size
+            self._second = self._second * FADE + sum(k * (k - 1) for k in successes) / (size * (size - 1))
+
+    def cut(self, step: int) -> None:
+        self._ratios.cut()
+
+    def phase_changed(self, changed: Collection[str]) -> None:
+        """New data, new difficulty: the prior is fitted anew. A new group size is in the formula already."""
+        if any("data" in key or key in ("phase", "curriculum") for key in changed):
+            self._learn()
+            self._count = self._first = self._second = 0.0
+            self._ratios = RatioHistory()
+
+    def breaching(self, keys: Collection[str]) -> None:
+        if any(key.startswith("zero_variance_") for key in keys):
+            self._pending = None
+            self._ratios.breaching()
+
+    def dump(self) -> Any:
+        moments = [self._count, self._first, self._second]
+        return [self._prompts.dump(), moments, self._pending, self._counts_seen, self._ratios.dump()]
+
+    def load(self, state: Any) -> None:
+        prompts, moments, pending, self._counts_seen, ratios = state
+        self._prompts.load(prompts)
+        self._count, self._first, self._second = moments
+        self._pending = None if pending is None else (pending[0], pending[1], pending[2])
+        self._ratios.load(ratios)
+
+
+def _counted(groups: wire.Groups) -> tuple[list[int], list[int]]:
+    """Digests and success counts of the groups that have a count."""
+    counts = groups.success
+    if None not in counts:
+        return [digest_of(prompt) for prompt in groups.prompt], [k for k in counts if k is not None]
+    pairs = [(digest_of(prompt), k) for prompt, k in zip(groups.prompt, counts, strict=True) if k is not None]
+    return [digest for digest, _ in pairs], [k for _, k in pairs]
+
+
+def _told(part: str, groups: int, observed: int, expected: float, variance: float) -> tuple[Emission, ...]:
+    """Expected share, excess and z of one part of the groups, from its sums; nothing for an empty part."""
+    if not groups:
+        return ()
+    names = _NAMES[part]
+    share, excess, z = compare(observed / groups, expected / groups, variance / (groups * groups))
+    signal = Provenance.SIGNAL
+    return (names[0], share, signal), (names[1], excess, signal), (names[2], z, signal)
