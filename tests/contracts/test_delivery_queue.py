@@ -1,0 +1,251 @@
+"""The contract of `DeliveryQueue`, on every implementation. A new one is a line in QUEUES."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from alerts.memory import MemoryQueue
+from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus
+from service.store.model import Commit
+from service.store.store import Store
+from tests.kit.receivers import delivery, event
+
+
+class Opened(NamedTuple):
+    """A queue and the way in which the pipeline puts rows into it."""
+
+    queue: DeliveryQueue
+    insert: Callable[[Sequence[Delivery]], None]
+
+
+@contextmanager
+def memory(folder: Path) -> Iterator[Opened]:
+    queue = MemoryQueue()
+    yield Opened(queue, queue.insert)
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[Opened]:
+    with Store(f"sqlite:///{folder / 'tocsin.db'}") as store:
+        yield Opened(store.deliveries, lambda rows: store.commit(Commit(advances=[], committed_at=0.0, deliveries=list(rows))))
+
+
+QUEUES: dict[str, Callable[[Path], AbstractContextManager[Opened]]] = {"memory": memory, "sqlite": sqlite}
+
+
+@pytest.fixture(params=QUEUES)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    with QUEUES[request.param](tmp_path) as found:
+        yield found
+
+
+def row(alert: str = "A", action: Action = Action.TRIGGER, *, episode: int = 1, **changes: Any) -> Delivery:
+    """A row for "chat"; rows of one alert share their dedup key."""
+    return delivery(event(alert=alert, episode=episode, event_time=5.0), action, **changes)
+
+
+def due(opened: Opened, now: float = 100.0, limit: int = 100, receiver: str = "chat") -> list[tuple[str, str]]:
+    return [(found.event.alert, found.action.value) for found in opened.queue.due(receiver, now, limit)]
+
+
+def take(opened: Opened, now: float = 100.0, receiver: str = "chat") -> Delivery:
+    return opened.queue.due(receiver, now, 1)[0]
+
+
+def finish(opened: Opened, found: Delivery, status: DeliveryStatus, **changes: Any) -> None:
+    """An attempt with this end."""
+    opened.queue.begin(found)
+    opened.queue.finish(replace(found, status=status, **changes))
+
+
+def test_an_empty_queue(opened: Opened) -> None:
+    assert due(opened) == []
+    assert opened.queue.next_due_at("chat") is None
+    assert opened.queue.interrupted("chat") == []
+    assert not opened.queue.delivered("chat", "f", 1)
+
+
+def test_a_row_comes_back_as_it_was_put_in(opened: Opened) -> None:
+    put = row(remote="r", error="e", ambiguous=True, attempts=3, not_before=7.0)
+    opened.insert([put])
+    found = take(opened)
+    assert found.sequence > 0
+    assert replace(found, sequence=0) == put
+
+
+def test_a_value_that_is_no_number_survives(opened: Opened) -> None:
+    put = delivery(event(value=float("inf"), limit=float("-inf"), explains=("B",), run_labels={"é": "\U0001f514"}))
+    opened.insert([put])
+    assert take(opened).event == put.event
+
+
+def test_rows_come_in_order_of_commit_one_per_dedup_key(opened: Opened) -> None:
+    opened.insert([row("B"), row("A")])
+    opened.insert([row("A", Action.RESOLVE), row("C")])
+    assert due(opened) == [("B", "trigger"), ("A", "trigger"), ("C", "trigger")]
+    assert due(opened, limit=2) == [("B", "trigger"), ("A", "trigger")]
+    assert [found.sequence for found in opened.queue.due("chat", 100.0, 9)] == sorted(
+        found.sequence for found in opened.queue.due("chat", 100.0, 9)
+    )
+
+
+def test_a_second_insert_of_an_id_is_refused_whole(opened: Opened) -> None:
+    opened.insert([row("A")])
+    with pytest.raises(Exception, match=r"exist|insert|UNIQUE|duplicate"):
+        opened.insert([row("B"), row("A")])
+    assert due(opened) == [("A", "trigger")]
+
+
+def test_receivers_do_not_see_each_other(opened: Opened) -> None:
+    opened.insert([row("A"), row("A", receiver="pager")])
+    assert due(opened) == [("A", "trigger")]
+    finish(opened, take(opened), DeliveryStatus.SENT)
+    assert due(opened) == []
+    assert due(opened, receiver="pager") == [("A", "trigger")]
+    assert opened.queue.next_due_at("chat") is None
+    assert opened.queue.next_due_at("pager") == 0.0
+
+
+def test_a_row_waits_for_its_time(opened: Opened) -> None:
+    opened.insert([row("A", not_before=50.0), row("B", not_before=40.0)])
+    assert due(opened, now=39.9) == []
+    assert opened.queue.next_due_at("chat") == 40.0
+    assert due(opened, now=40.0) == [("B", "trigger")]
+    assert due(opened, now=50.0) == [("A", "trigger"), ("B", "trigger")]
+
+
+def test_a_later_row_waits_while_an_earlier_one_is_tried_again(opened: Opened) -> None:
+    opened.insert([row("A"), row("A", Action.RESOLVE), row("B")])
+    finish(opened, take(opened), DeliveryStatus.PENDING, not_before=80.0)
+    assert due(opened, now=10.0) == [("B", "trigger")], "the resolve does not overtake its trigger, another alert does"
+    assert opened.queue.next_due_at("chat") == 0.0
+    finish(opened, take(opened, now=10.0), DeliveryStatus.SENT)
+    assert opened.queue.next_due_at("chat") == 80.0, "when the trigger is due, not the resolve behind it"
+    assert due(opened, now=80.0) == [("A", "trigger")]
+
+
+@pytest.mark.parametrize("status", [DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.SKIPPED])
+def test_a_final_row_lets_the_next_one_pass(opened: Opened, status: DeliveryStatus) -> None:
+    opened.insert([row("A"), row("A", Action.RESOLVE)])
+    finish(opened, take(opened), status)
+    assert due(opened) == [("A", "resolve")]
+
+
+def test_a_begun_row_is_in_nobodys_hands_twice(opened: Opened) -> None:
+    opened.insert([row("A"), row("A", Action.RESOLVE)])
+    found = take(opened)
+    opened.queue.begin(found)
+    assert (found.status, found.attempts) == (DeliveryStatus.SENDING, 1)
+    assert due(opened) == []
+    assert opened.queue.next_due_at("chat") is None
+    (left,) = opened.queue.interrupted("chat")
+    assert (left.id, left.status, left.attempts) == (found.id, DeliveryStatus.SENDING, 1)
+    assert opened.queue.interrupted("pager") == []
+
+
+def test_an_attempt_leaves_its_traces(opened: Opened) -> None:
+    opened.insert([row("A")])
+    finish(opened, take(opened), DeliveryStatus.PENDING, not_before=9.0, error="timeout: x", ambiguous=True)
+    again = take(opened)
+    assert (again.attempts, again.error, again.ambiguous, again.not_before) == (1, "timeout: x", True, 9.0)
+    finish(opened, again, DeliveryStatus.PENDING, remote="1700.1", ambiguous=False, error="")
+    last = take(opened)
+    assert (last.attempts, last.remote, last.ambiguous, last.error) == (2, "1700.1", False, "")
+    assert opened.queue.interrupted("chat") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "ambiguous", "delivered"),
+    [
+        (DeliveryStatus.SENT, False, True),
+        (DeliveryStatus.FAILED, False, False),
+        (DeliveryStatus.FAILED, True, True),
+        (DeliveryStatus.PENDING, False, False),
+        (DeliveryStatus.PENDING, True, True),
+        (DeliveryStatus.SKIPPED, False, False),
+    ],
+)
+def test_delivered_means_that_it_may_have_arrived(
+    opened: Opened, status: DeliveryStatus, ambiguous: bool, delivered: bool
+) -> None:
+    opened.insert([row("A"), row("A", receiver="pager")])
+    found = take(opened)
+    finish(opened, found, status, ambiguous=ambiguous)
+    assert opened.queue.delivered("chat", found.fingerprint, 1) is delivered
+    assert not opened.queue.delivered("pager", found.fingerprint, 1)
+    assert not opened.queue.delivered("chat", found.fingerprint, 2)
+    assert not opened.queue.delivered("chat", "another", 1)
+
+
+def test_a_row_under_way_may_have_arrived(opened: Opened) -> None:
+    opened.insert([row("A")])
+    found = take(opened)
+    assert not opened.queue.delivered("chat", found.fingerprint, 1)
+    opened.queue.begin(found)
+    assert opened.queue.delivered("chat", found.fingerprint, 1)
+
+
+def test_a_resolve_that_was_delivered_is_no_trigger(opened: Opened) -> None:
+    opened.insert([row("A", Action.RESOLVE)])
+    found = take(opened)
+    finish(opened, found, DeliveryStatus.SENT)
+    assert not opened.queue.delivered("chat", found.fingerprint, 1)
+
+
+def test_any_row_of_a_page_is_enough(opened: Opened) -> None:
+    """Two triggers of one page carry the opener's fingerprint and episode; the first was refused, the second arrived."""
+    page: dict[str, Any] = {"fingerprint": "opener", "dedup_key": "page"}
+    opened.insert([row("A", **page), row("B", **page), row("A", Action.RESOLVE, **page)])
+    finish(opened, take(opened), DeliveryStatus.FAILED)
+    assert not opened.queue.delivered("chat", "opener", 1)
+    finish(opened, take(opened), DeliveryStatus.SENT)
+    assert opened.queue.delivered("chat", "opener", 1)
+    assert due(opened) == [("A", "resolve")]
+
+
+def test_what_is_handed_out_is_a_copy(opened: Opened) -> None:
+    opened.insert([row("A")])
+    found = take(opened)
+    found.error = "changed"
+    found.attempts = 99
+    assert (take(opened).error, take(opened).attempts) == ("", 0)
+
+
+def test_an_unknown_row_is_refused(opened: Opened) -> None:
+    with pytest.raises(Exception, match="no delivery has the id"):
+        opened.queue.begin(row("A"))
+    with pytest.raises(Exception, match="no delivery has the id"):
+        opened.queue.finish(row("A"))
+
+
+def test_several_threads_at_once(opened: Opened) -> None:
+    """Workers of several receivers and a committing pipeline; each row is sent once, in order."""
+    names = [f"r{number}" for number in range(4)]
+    done: dict[str, list[int]] = {name: [] for name in names}
+    faults: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            while len(done[name]) < 10:
+                for found in opened.queue.due(name, 100.0, 5):
+                    finish(opened, found, DeliveryStatus.SENT)
+                    done[name].append(found.event.episode)
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for number in range(10):
+        opened.insert([row("A", episode=number, receiver=name) for name in names])
+    for thread in threads:
+        thread.join(60)
+    assert not faults
+    assert done == {name: list(range(10)) for name in names}
