@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from alerts.incidents import Plan
 from alerts.model import Delivery, Incident
+from collector.model import RunStatus
 from rules.model import AlertEvent
 from service.live import Live
 from service.store.model import Advance, Commit, RunRow, StateRow, StoredRecord
@@ -50,8 +51,8 @@ class Pending:
         return bool(self.ends or self.touched or self.events or self.own_states)
 
     def commit(self, now: float, checkpoint_rows: int) -> tuple[Commit, list[Live]]:
-        """The transaction, and the runs whose checkpoint is in it. Runs are checkpointed after so many rows of their log."""
-        due = [live for live in self.touched.values() if live.sequence - live.saved >= checkpoint_rows]
+        """The transaction, and the runs whose checkpoint is in it: after so many rows of their log, and at their end."""
+        due = [live for live in self.touched.values() if _is_due(live, checkpoint_rows)]
         saving = {live.run.run for live in due}
         states = [
             StateRow(run, key.rule_id, key.labels_text, live.states.dump(key) if key in live.states.states else None)
@@ -69,6 +70,11 @@ class Pending:
             deliveries=self.deliveries,
         )
         return commit, due
+
+
+def _is_due(live: Live, checkpoint_rows: int) -> bool:
+    rows = live.sequence - live.saved
+    return rows >= checkpoint_rows or (rows > 0 and live.run.status is not RunStatus.RUNNING)
 
 
 def run_row(live: Live, *, checkpoint: bool) -> RunRow:

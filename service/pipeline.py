@@ -1,0 +1,319 @@
+"""From raw records to one committed transaction: decode, fold, judge, plan deliveries, commit.
+
+Nothing here waits and nothing reads a clock. What a record does cannot leave the loop: a value that is no record goes to the
+dead letters; one whose evaluation raises goes there too, its run is brought back to where it was, and the traceback is
+logged. Only a commit that fails raises; then nothing of the batch happened, and `reset` forgets it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from alerts.incidents import IncidentBook
+from collector.dead_letters import RejectedShare
+from collector.model import Batch, RawRecord
+from collector.ports import DeadLetters
+from rules.engine import Engine
+from rules.model import AlertEvent, RuleHealth, Verdict
+from service.consume import Processed
+from service.judging import Judged, judge, ticks
+from service.live import ClockKind, Live
+from service.own_alerts import Own, OwnAlerts
+from service.pending import Pending
+from service.shelf import Shelf
+from service.store.model import StateRow, StoredRecord
+from service.store.store import Store
+from tocsin import wire
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_ROWS: Final = 200
+"""Rows of a run between two checkpoints: what a restart has to apply again, against what each commit has to write."""
+INTERNAL: Final = "internal"
+_OWN_STATE: Final = "tocsin-own"
+
+
+@dataclass
+class Counters:
+    """What the pipeline has done since its start; read by the exporter from another thread."""
+
+    records: int = 0
+    """Values that were records."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Values that were none, by reason."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """What records did to their runs (`collector.applied.Outcome`), `no_room` for runs beyond the limit."""
+    unknown_fields: Counter[str] = field(default_factory=Counter)
+    refused_metrics: int = 0
+    samples_over_limit: int = 0
+    rule_health: Counter[str] = field(default_factory=Counter)
+    """Rules that could not judge, by verdict."""
+    commits: int = 0
+    evaluated_until: float = 0.0
+    """Wall time of the newest commit."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a pipeline works with."""
+
+    store: Store
+    shelf: Shelf
+    engine: Engine
+    book: IncidentBook
+    dead_letters: DeadLetters
+    clock: ClockKind = "received"
+    own: OwnAlerts | None = None
+    """Alerts about Tocsin itself; None for replays."""
+    rejected_share: float = 0.05
+    checkpoint_rows: int = CHECKPOINT_ROWS
+
+
+class Pipeline:
+    """Used by one thread. After `process`, `tick` or `checkpoint` raised, call `reset` and read again from the store."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+        self.counters = Counters()
+        self._positions: dict[str, int | None] = {}
+        self._share = RejectedShare()
+        self._caught_up = False
+        self._restore_own()
+
+    @property
+    def engine(self) -> Engine:
+        """The rules in force."""
+        return self._engine
+
+    # ---- the loop's calls
+
+    def process(self, batch: Batch, now: float) -> Processed:
+        """Apply and commit one batch; `now` is the wall clock."""
+        self._rebalance(batch)
+        pending = Pending(self._positions)
+        rejected = len(batch.faults)
+        for fault in batch.faults:
+            self._dead(fault.partition, fault.offset, "unreadable", fault.reason, fault.value, now)
+        for raw in batch.records:
+            rejected += not self._record(raw, pending, now)
+        if batch.records or batch.faults:
+            self._judge_share(len(batch.records) - rejected + len(batch.faults), rejected, pending, now)
+        processed = self._commit(pending, now)
+        self._caught_up = batch.caught_up
+        return processed
+
+    def tick(self, now: float) -> Processed:
+        """Judge silence (only where nothing waits to be read), end own alerts that are over, let go of ended runs."""
+        pending = Pending(self._positions)
+        if self._caught_up and self._parts.clock == "received":
+            for live in self._parts.shelf.running():
+                if (found := ticks(live, self._engine, now)) is not None:
+                    self._health(found.health, pending, now)
+                    self._touch(live, found.events, pending, now)
+                    pending.judged(live.partition)
+        if self._parts.own is not None:
+            self._judge_share(0, 0, pending, now)
+            self._own(self._parts.own.settle(now), pending, now)
+        processed = self._commit(pending, now)
+        self._parts.shelf.sweep(now)
+        return processed
+
+    def checkpoint(self, now: float) -> Processed:
+        """Save every run whose log has grown since its last checkpoint."""
+        pending = Pending(self._positions)
+        for live in self._parts.shelf.all():
+            if live.sequence > live.saved:
+                pending.touched[live.run.run] = live
+                pending.judged(live.partition)
+        return self._commit(pending, now, checkpoint_rows=1)
+
+    def reset(self) -> None:
+        """Forget everything: nothing that was not committed has happened."""
+        self._parts.shelf.clear()
+        self._positions.clear()
+        self._caught_up = False
+        self._restore_own()
+
+    # ---- changes from outside, between two batches
+
+    def reload(self, engine: Engine, now: float) -> Processed:
+        """Judge by other rules from the next record on. States of rules that are still there go on; alerts of removed
+        rules are resolved."""
+        self._engine = engine
+        self._parts.shelf.deepen(engine.depth)
+        pending = Pending(self._positions)
+        for live in self._parts.shelf.all():
+            found = engine.retire(live.run, live.states, now)
+            if found.events or live.states.dirty:
+                self._touch(live, found.events, pending, now)
+                pending.judged(live.partition)
+        return self._commit(pending, now)
+
+    def happened(self, own: Own, reason: str, now: float) -> Processed:
+        """Raise an alert about Tocsin itself."""
+        return self.state_of(own, True, reason, now)
+
+    def state_of(self, own: Own, fires: bool, reason: str, now: float) -> Processed:
+        """Say whether something about Tocsin itself is so."""
+        pending = Pending(self._positions)
+        if self._parts.own is not None:
+            self._own(self._parts.own.judge(own, fires, now, reason=reason), pending, now)
+        return self._commit(pending, now)
+
+    # ---- partitions
+
+    def _rebalance(self, batch: Batch) -> None:
+        for partition in batch.revoked:
+            self._parts.shelf.forget_partition(partition)
+            self._positions.pop(partition, None)
+        for partition in batch.assigned:
+            self._positions[partition] = self._parts.store.position(partition)
+            self._parts.shelf.restore_partition(partition)
+        if batch.assigned:
+            self._caught_up = False
+
+    # ---- one record
+
+    def _record(self, raw: RawRecord, pending: Pending, now: float) -> bool:
+        """Whether the value was a record."""
+        if raw.partition not in self._positions:
+            self._positions[raw.partition] = self._parts.store.position(raw.partition)
+        at = pending.ends.get(raw.partition, self._positions[raw.partition])
+        if at is not None and raw.offset < at:
+            return True  # read before; a source may give a record again after it was opened anew
+        try:
+            decoded = wire.decode(raw.value, raw.content_type)
+        except wire.WireError as error:
+            pending.read(raw.partition, raw.next_offset)
+            self._dead(raw.partition, raw.offset, str(error.reason), error.detail, raw.value, now)
+            return False
+        record = decoded.record
+        self.counters.records += 1
+        if decoded.unknown:
+            self.counters.unknown_fields.update(decoded.unknown)
+        try:
+            live = self._parts.shelf.get(record.run, raw.partition, pending.touched)
+            if live is None:
+                self.counters.outcomes["no_room"] += 1
+                self._happened(
+                    Own.LIMITS, f"run {record.run} is beyond the limit of {self._parts.shelf.max_runs} runs", pending, now
+                )
+            else:
+                self._evaluate(live, raw, record, pending, now)
+        except Exception as error:
+            log.exception("run %s: the record at %s:%d could not be evaluated", record.run, raw.partition, raw.offset)
+            self._dead(raw.partition, raw.offset, INTERNAL, f"{type(error).__name__}: {error}", raw.value, now)
+            self._rebuild(record.run, raw.partition, pending, now)
+            self._happened(Own.INTERNAL, f"a record of run {record.run} raised {type(error).__name__}", pending, now)
+        pending.read(raw.partition, raw.next_offset)
+        return True
+
+    def _evaluate(self, live: Live, raw: RawRecord, record: wire.Record, pending: Pending, now: float) -> None:
+        judged = self._judge(live, raw, record, now)
+        live.partition = raw.partition
+        live.sequence += 1
+        run = live.run.run
+        pending.records.append(StoredRecord(run, live.sequence, raw, judged.facts.pack()))
+        self._count(judged, run, pending, now)
+        self._touch(live, judged.events, pending, now)
+
+    def _judge(self, live: Live, raw: RawRecord, record: wire.Record, now: float) -> Judged:
+        clock = self._parts.clock
+        silence = clock == "event" or self._caught_up
+        return judge(live, raw, record, self._engine, clock=clock, now=now, silence=silence)
+
+    def _touch(self, live: Live, events: Sequence[AlertEvent], pending: Pending, now: float) -> None:
+        pending.touched[live.run.run] = live
+        if events:
+            pending.planned(events, self._parts.book.apply(events, now))
+
+    def _rebuild(self, run: str, partition: str, pending: Pending, now: float) -> None:
+        """Bring a run back to where it was before the record that failed: from the store, and through the earlier records of
+        this batch once more. Their events are planned already."""
+        shelf = self._parts.shelf
+        shelf.forget(run)
+        earlier = [stored for stored in pending.records if stored.run == run]
+        live = shelf.get(run, partition, pending.touched)
+        if live is None or not earlier:
+            pending.touched.pop(run, None)
+            return
+        for stored in earlier:
+            judged = self._judge(live, stored.raw, wire.decode(stored.raw.value, stored.raw.content_type).record, now)
+            live.partition = stored.raw.partition
+            live.sequence += 1
+            if judged.events:
+                self._parts.book.apply(judged.events, now)
+        pending.touched[run] = live
+
+    # ---- counting, and alerts about Tocsin itself
+
+    def _count(self, judged: Judged, run: str, pending: Pending, now: float) -> None:
+        counters, applied = self.counters, judged.applied
+        counters.outcomes[applied.outcome] += 1
+        if applied.refused:
+            counters.refused_metrics += len(applied.refused)
+        if applied.over_limit:
+            counters.samples_over_limit += applied.over_limit
+            limit = self._parts.shelf.max_series
+            self._happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
+        self._health(judged.health, pending, now)
+
+    def _health(self, health: Iterable[RuleHealth], pending: Pending, now: float) -> None:
+        for found in health:
+            self.counters.rule_health[found.verdict] += 1
+            log.warning("rule %s cannot judge run %s at step %d: %s", found.alert, found.run, found.step, found.reason)
+            if found.verdict is Verdict.ERROR:
+                self._happened(Own.RULE, f"rule {found.alert} fails on run {found.run}: {found.reason}", pending, now)
+
+    def _dead(self, partition: str, offset: int, reason: str, detail: str, value: bytes, now: float) -> None:
+        self.counters.rejected[reason] += 1
+        self._parts.dead_letters.put(
+            partition=partition, offset=offset, reason=reason, detail=detail, value=value, rejected_at=now
+        )
+
+    def _judge_share(self, accepted: int, rejected: int, pending: Pending, now: float) -> None:
+        share, own = self._share.add(now, accepted, rejected), self._parts.own
+        if own is None:
+            return
+        limit = self._parts.rejected_share
+        reason = f"{share:.1%} of the values of the last minute were no records (limit {limit:.1%})"
+        self._own(own.judge(Own.REJECTED, share > limit, now, reason=reason, value=share, limit=limit), pending, now)
+
+    def _happened(self, own: Own, reason: str, pending: Pending, now: float) -> None:
+        if self._parts.own is not None:
+            self._own(self._parts.own.happened(own, now, reason), pending, now)
+
+    def _own(self, events: Sequence[AlertEvent], pending: Pending, now: float) -> None:
+        own = self._parts.own
+        if own is not None and events:
+            pending.planned(events, self._parts.book.apply(events, now))
+            pending.own_states = [StateRow(own.name, _OWN_STATE, "", own.dump())]
+
+    def _restore_own(self) -> None:
+        own = self._parts.own
+        if own is not None:
+            rows = {row.rule_id: row.state for row in self._parts.store.states(own.name)}
+            own.load(rows.get(_OWN_STATE))
+            self._parts.book.forget(own.name)
+            self._parts.book.restore(self._parts.store.incidents(own.name))
+
+    # ---- the transaction
+
+    def _commit(self, pending: Pending, now: float, checkpoint_rows: int | None = None) -> Processed:
+        if not pending:
+            return Processed()
+        commit, saved = pending.commit(now, checkpoint_rows or self._parts.checkpoint_rows)
+        self._parts.store.commit(commit)
+        for live in saved:
+            live.saved = live.sequence
+        for live in pending.touched.values():
+            live.states.dirty.clear()
+        self._positions.update(pending.ends)
+        self.counters.commits += 1
+        self.counters.evaluated_until = now
+        return Processed(dict(pending.ends), tuple(pending.events), pending.receivers)
