@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Receiver
 from rules.model import Severity
@@ -58,10 +58,8 @@ class RetryPolicy:
 DEFAULT_POLICY: Final = RetryPolicy()
 
 
-class Observer(Protocol):
-    """Told of every outcome; for the counters by receiver and reason, and for the delivery lag."""
-
-    def __call__(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None: ...
+Observer = Callable[[Delivery, Outcome, float], None]
+"""Told of every outcome and when it came; for the counters by receiver and reason, and for the delivery lag."""
 
 
 def ignore_outcome(delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
@@ -224,10 +222,10 @@ class DeliveryWorker:
         self._queue.finish(row)
         if row.status is not DeliveryStatus.PENDING:
             self._looks.pop(row.id, None)
-        self._observe(row, outcome, self._clock())
         if row.status is DeliveryStatus.FAILED:
             log.error("delivery %s to %s failed: %s", row.id, row.receiver, row.error)
             self._on_failed(row)
+        self._observe(row, outcome, self._clock())
 
     def _hold(self, until: float) -> None:
         self._held_until = max(self._held_until, until)
