@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from collector.model import RunView
 from rules.frame import Decisive
@@ -29,6 +31,15 @@ def clear_reason(decisive: Decisive | None) -> str:
     return "the condition is over" if decisive is None else f"not {reason(decisive, '')}"
 
 
+class _Judged(NamedTuple):
+    """What was found when a change happened."""
+
+    verdict: Verdict
+    reason: str
+    value: float | None
+    limit: float | None
+
+
 class Events:
     """Collects the changes of one evaluation, applies the layers once at its end, and writes the events."""
 
@@ -38,15 +49,17 @@ class Events:
         self._states: Final = states
         self._now: Final = now
         self._event_time: Final = event_time
-        self._fired: Final[dict[StateKey, None]] = {}
-        self._ended: Final[list[tuple[StateKey, str]]] = []
+        self._fired: Final[dict[StateKey, _Judged]] = {}
+        self._ended: Final[list[tuple[StateKey, str, _Judged]]] = []
 
     def note(self, key: StateKey, fired: bool, before: RuleState) -> None:
-        """An alert fired, or was resolved; `before` is its state until now."""
+        """An alert has just fired or been resolved; `before` is its state until then. Its reason is taken down now."""
+        state = self._states.states[key]
+        judged = _Judged(state.verdict, state.reason, state.value, state.limit)
         if fired:
-            self._fired[key] = None
+            self._fired[key] = judged
         else:
-            self._ended.append((key, before.explained_by))
+            self._ended.append((key, before.explained_by, judged))
             self._fired.pop(key, None)
 
     def finish(self) -> list[AlertEvent]:
@@ -54,8 +67,7 @@ class Events:
         if not self._fired and not self._ended:
             return []
         events = self._layered()
-        for key, explained_by in self._ended:
-            events += self._event(key, EventState.RESOLVED, explained_by)
+        events += [self._event(key, EventState.RESOLVED, explained_by, judged) for key, explained_by, judged in self._ended]
         return events
 
     def _layered(self) -> list[AlertEvent]:
@@ -70,51 +82,56 @@ class Events:
                 continue
             state.explained_by = explained_by
             self._states.dirty.add(key)
-            events += self._event(key, EventState.EXPLAINED if explained_by else EventState.FIRING, explained_by)
+            judged = self._fired.get(key) or _Judged(state.verdict, state.reason, state.value, state.limit)
+            events.append(self._event(key, EventState.EXPLAINED if explained_by else EventState.FIRING, explained_by, judged))
         return events
 
-    def _event(self, key: StateKey, what: EventState, explained_by: str) -> list[AlertEvent]:
+    def _event(self, key: StateKey, what: EventState, explained_by: str, judged: _Judged) -> AlertEvent:
         program = self._program.by_id.get(key.rule_id)
-        state = self._states.states[key]
         view = self._view
-        if program is None:
-            # The rule is gone: all that is left of it is its identity, which is what a receiver needs to close it.
-            return [_bare_event(view, key, state, what, self._event_time, self._now)]
-        rule = program.rule
         labels = dict(key.labels)
-        return [
-            AlertEvent(
-                run=view.run,
-                alert=rule.name,
-                id=rule.id,
-                labels=labels,
-                severity=rule.severity,
-                layer=rule.layer,
-                state=what,
-                attempt=view.attempt,
-                step=view.step,
-                record=view.record,
-                value=state.value,
-                limit=state.limit,
-                verdict=state.verdict,
-                reason=state.reason,
-                summary=self._summary(program, state, labels),
-                next=rule.next,
-                runbook=rule.runbook,
-                explained_by=explained_by,
-                episode=state.episodes,
-                event_time=self._event_time,
-                evaluated_at=self._now,
-                run_labels=dict(view.labels),
-            )
-        ]
+        event = AlertEvent(
+            run=view.run,
+            alert=key.rule_id,
+            id=key.rule_id,
+            labels=labels,
+            severity=Severity.INFO,
+            layer=0,
+            state=what,
+            attempt=view.attempt,
+            step=view.step,
+            record=view.record,
+            value=judged.value,
+            limit=judged.limit,
+            verdict=judged.verdict,
+            reason=judged.reason,
+            summary=f"{key.rule_id}: its rule was removed while it fired",
+            explained_by=explained_by,
+            episode=self._states.states[key].episodes,
+            event_time=self._event_time,
+            evaluated_at=self._now,
+            run_labels=dict(view.labels),
+        )
+        if program is None:
+            # The rule is gone: what is left is its identity, which is all that a receiver needs to close it.
+            return event
+        rule = program.rule
+        return msgspec.structs.replace(
+            event,
+            alert=rule.name,
+            severity=rule.severity,
+            layer=rule.layer,
+            summary=self._summary(program, judged, labels),
+            next=rule.next,
+            runbook=rule.runbook,
+        )
 
-    def _summary(self, program: AlertProgram, state: RuleState, labels: dict[str, str]) -> str:
+    def _summary(self, program: AlertProgram, judged: _Judged, labels: dict[str, str]) -> str:
         rule, view = program.rule, self._view
         named = fields(
-            value=state.value,
-            limit=state.limit,
-            reason=state.reason,
+            value=judged.value,
+            limit=judged.limit,
+            reason=judged.reason,
             run=view.run,
             alert=rule.name,
             severity=rule.severity,
@@ -128,31 +145,9 @@ class Events:
         try:
             return render(rule.summary, named)
         except TemplateFault as fault:
-            return f"{rule.name} on {view.run} at step {view.step}: {state.reason} (its message failed: {fault})"
+            return f"{rule.name} on {view.run} at step {view.step}: {judged.reason} (its message failed: {fault})"
 
 
 def _firing(program: AlertProgram) -> Firing:
     rule = program.rule
     return Firing(rule.name, program.order, rule.layer, rule.severity.pages, rule.independent)
-
-
-def _bare_event(view: RunView, key: StateKey, state: RuleState, what: EventState, event_time: float, now: float) -> AlertEvent:
-    return AlertEvent(
-        run=view.run,
-        alert=key.rule_id,
-        id=key.rule_id,
-        labels=dict(key.labels),
-        severity=Severity.INFO,
-        layer=0,
-        state=what,
-        attempt=view.attempt,
-        step=view.step,
-        record=view.record,
-        verdict=Verdict.NO_DATA,
-        reason=state.reason,
-        summary=f"{key.rule_id}: the rule was removed while it fired",
-        episode=state.episodes,
-        event_time=event_time,
-        evaluated_at=now,
-        run_labels=dict(view.labels),
-    )

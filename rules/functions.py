@@ -25,7 +25,8 @@ Samples = Sequence[float]
 
 
 def has_nan(window: Samples) -> bool:
-    return any(value != value for value in window)
+    check = sum(window)
+    return check != check and any(value != value for value in window)
 
 
 def total(window: Samples) -> float:
@@ -63,12 +64,14 @@ def median(window: Samples) -> float:
 
 def minimum(window: Samples) -> float:
     """The smallest sample that is a number; NaN when none is."""
-    return min((value for value in window if value == value), default=math.nan)
+    low = min(window)  # passes over a NaN unless it comes first
+    return low if low == low else min((value for value in window if value == value), default=math.nan)
 
 
 def maximum(window: Samples) -> float:
     """The largest sample that is a number; NaN when none is."""
-    return max((value for value in window if value == value), default=math.nan)
+    high = max(window)
+    return high if high == high else max((value for value in window if value == value), default=math.nan)
 
 
 def std(window: Samples) -> float:

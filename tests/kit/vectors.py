@@ -1,9 +1,9 @@
-"""The behaviour vectors: where they are, and one by its id. They lie beside the repository, never in it."""
+"""Conformance vectors: behaviour of public alerting engines, restated. They lie beside the repository, never in it."""
 
 from __future__ import annotations
 
+import functools
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,30 @@ import yaml
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def folder() -> Path:
-    """The folder `shared/vectors` beside the checkout (or TOCSIN_VECTORS); a failure under CI=true, else a named skip."""
-    for candidate in (os.environ.get("TOCSIN_VECTORS"), _ROOT.parent / "shared" / "vectors"):
-        if candidate and (Path(candidate) / "alerting.yaml").is_file():
-            return Path(candidate)
-    message = "no vectors: put them beside the checkout (../shared/vectors) or name them in TOCSIN_VECTORS"
+def root() -> Path | None:
+    """The folder `shared/vectors` beside the checkout (or TOCSIN_VECTORS), None where there is none."""
+    for folder in (os.environ.get("TOCSIN_VECTORS"), _ROOT.parent / "shared" / "vectors"):
+        if folder and (Path(folder) / "alerting.yaml").is_file():
+            return Path(folder)
+    return None
+
+
+def need() -> Path:
+    """The folder of vectors; a failure under CI=true and a named skip elsewhere when it is absent."""
+    if found := root():
+        return found
+    message = "no conformance vectors: put them beside the checkout (../shared/vectors) or name them in TOCSIN_VECTORS"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
 
 
-def alerting(identity: str) -> dict[str, Any]:
-    """One vector of alerting.yaml."""
-    return _alerting(folder() / "alerting.yaml")[identity]
+@functools.cache
+def _alerting(folder: Path) -> dict[str, dict[str, Any]]:
+    document = yaml.safe_load((folder / "alerting.yaml").read_text(encoding="utf-8"))
+    return {vector["id"]: vector for vector in document["vectors"]}
 
 
-@cache
-def _alerting(path: Path) -> dict[str, dict[str, Any]]:
-    vectors = yaml.safe_load(path.read_text(encoding="utf-8"))["vectors"]
-    return {vector["id"]: vector for vector in vectors}
+def alerting() -> dict[str, dict[str, Any]]:
+    """The alerting vectors by id; `need` if they are absent."""
+    return _alerting(need())
