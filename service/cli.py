@@ -1,0 +1,43 @@
+"""The command `tocsin`. Help texts teach by example; errors are one clear line, without a traceback.
+
+Exit status: 0 done, 1 what was checked has faults, 2 the input or the usage is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from service.commands.collect import collect
+from service.commands.demo import demo
+from service.commands.kafka import kafka
+from service.commands.replay import replay
+from service.commands.rules import rules
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="tocsin-server", prog_name="tocsin")
+def tocsin() -> None:
+    """The alarm bell of LLM reinforcement-learning training.
+
+    \b
+    See it work, on recorded runs:          tocsin demo
+    What would a log have raised?           tocsin replay outputs/grpo-7b/train.log
+    Collect, judge, alert, serve /metrics:  tocsin collect --config tocsin.yaml
+    Check rules before merging:             tocsin rules check my-rules/
+    Create the topics once:                 tocsin kafka init --bootstrap broker:9092
+    """
+
+
+for command in (collect, demo, kafka, replay, rules):
+    tocsin.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    try:
+        tocsin.main(prog_name="tocsin")
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe has seen enough; Python would complain while it flushes
+        sys.exit(0)

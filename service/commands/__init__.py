@@ -1,0 +1,1 @@
+"""The commands of `tocsin`, one file each. They parse, call, and print; what they do is elsewhere."""

@@ -1,0 +1,8 @@
+"""`tocsin collect`."""
+
+import click
+
+
+@click.command()
+def collect() -> None:
+    """x"""

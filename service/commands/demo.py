@@ -1,0 +1,8 @@
+"""`tocsin demo`."""
+
+import click
+
+
+@click.command()
+def demo() -> None:
+    """x"""
