@@ -319,7 +319,7 @@ def drain(receiver: Script, queue: DeliveryQueue) -> None:
 
 
 def test_n03_a_failing_receiver_causes_no_resend_to_a_healthy_one() -> None:
-    vector = alerting("N03")
+    vector = alerting()["N03"]
     queue = MemoryQueue()
     assert vector["config"]["receivers"] == ["ok", "flaky"]
     queue.insert([row(receiver="ok"), row(receiver="flaky")])
@@ -330,7 +330,7 @@ def test_n03_a_failing_receiver_causes_no_resend_to_a_healthy_one() -> None:
 
 
 def test_n05_recoverable_and_final() -> None:
-    cases = [case for case in alerting("N05")["cases"] if "first_attempt" in case]
+    cases = [case for case in alerting()["N05"]["cases"] if "first_attempt" in case]
     assert len(cases) == 2
     for case in cases:
         outcomes = {"recoverable_error": LATER, "unrecoverable_error": REFUSED, "ok": OK}
