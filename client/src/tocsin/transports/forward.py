@@ -32,15 +32,20 @@ class LinkDown(Exception):
     """The broker cannot be reached or does not answer; the link is of no further use."""
 
 
+class _Again(Exception):
+    """The broker is there and refused something: a new link, at once."""
+
+
 class Outcome(NamedTuple):
-    """What became of a chunk. With neither `refused` nor `down`, the rest is to be sent once more over the same link."""
+    """What became of a chunk. With `refused` or `down` the link is of no further use, else all is confirmed."""
 
     confirmed: int
     """Messages confirmed, counted from the first."""
     refused: str = ""
-    """Why the message behind them can never be delivered (too large); the ones after it are not decided."""
+    """Why the broker says that a message can never be delivered (too large). A batch is refused as a whole, so only a
+    message that was sent alone is known to be meant."""
     down: str = ""
-    """Why the link is of no further use; what is not confirmed may have arrived or not."""
+    """What else went wrong; what is not confirmed may have arrived or not."""
 
 
 class Link(Protocol):
@@ -61,6 +66,9 @@ class Link(Protocol):
 
 class StoreAndForward:
     """A transport over links that come and go. `connect` makes a link or raises LinkDown; it may take seconds."""
+
+    # `_limit`, how many messages are sent as one chunk, halves with every failure and doubles with every success: so one
+    # message that the broker refuses is soon alone in a chunk, and then it is dropped and not its neighbours.
 
     def __init__(
         self,
@@ -84,6 +92,7 @@ class StoreAndForward:
         self._request: StopRequest | None = None
         self._delivered = 0
         self._refused = 0
+        self._limit = CHUNK_MESSAGES
         self._late = 0
         self._errors = 0
 
@@ -172,6 +181,10 @@ class StoreAndForward:
                 self._online()
                 patience = self._work(link, patience)
                 pause = self._retry[0]
+            except _Again:
+                if link is not None:
+                    link.close()
+                    link = None
             except Exception as error:
                 # Anything that a client library may throw means the same here: this link is over, try another.
                 self._lost(error)
@@ -187,22 +200,23 @@ class StoreAndForward:
 
     def _work(self, link: Link, patience: float) -> float:
         """One round on a good link: deliver a chunk, or wait for one; look for a stop request. Returns the patience."""
-        entries = self._backlog.peek(CHUNK_MESSAGES, CHUNK_BYTES)
+        entries = self._backlog.peek(self._limit, CHUNK_BYTES)
         if entries:
             outcome = link.deliver([entry.item for entry in entries], patience)
-            settled = outcome.confirmed + bool(outcome.refused)
+            self._delivered += outcome.confirmed
+            settled = outcome.confirmed
+            if outcome.refused and len(entries) == 1:
+                self._refused += 1
+                settled = 1
+                warn_once("refused", f"{self._name} refuses a record of run {entries[0].item.run!r}: {outcome.refused}")
             if settled:
-                self._delivered += outcome.confirmed
                 self._backlog.done(entries[settled - 1].number)
                 with self._changed:
                     self._changed.notify_all()
-            if outcome.refused:
-                self._refused += 1
-                warn_once(
-                    "refused", f"{self._name} refuses a record of run {entries[settled - 1].item.run!r}: {outcome.refused}"
-                )
-            if outcome.down:
-                raise TimeoutError(outcome.down)
+            if outcome.refused or outcome.down:
+                self._limit = max(1, (len(entries) - outcome.confirmed) // 2)
+                raise _Again if outcome.refused else TimeoutError(outcome.down)
+            self._limit = min(CHUNK_MESSAGES, 2 * self._limit)
         if self._watched:
             self._request = link.stop_request() or self._request
         if not entries:

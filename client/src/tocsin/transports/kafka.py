@@ -34,7 +34,13 @@ LOOK_INTERVAL: Final = 30.0
 """Seconds between two looks for a control topic that is not there."""
 _LOOKED: Final = -1
 """The key in `marks` that says that the control topic was looked at before."""
-_FOR_GOOD: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.InvalidRecordError)
+_NO_TIMESTAMP: Final = -1
+_FOR_GOOD: Final = (
+    errors.InvalidTimestampError,
+    errors.MessageSizeTooLargeError,
+    errors.RecordListTooLargeError,
+    errors.InvalidRecordError,
+)
 
 
 class KafkaTransport(StoreAndForward):
@@ -59,7 +65,7 @@ class KafkaTransport(StoreAndForward):
     ) -> None:
         addresses = [_address(server) for server in bootstrap]
         options: dict[str, Any] = dict(settings or {})
-        marks: dict[int, int] = {}
+        memory = LinkMemory()
         self._arguments: dict[str, Any] = {
             "bootstrap": tuple(bootstrap),
             "topic": topic,
@@ -71,7 +77,7 @@ class KafkaTransport(StoreAndForward):
             "patience": patience,
         }
         super().__init__(
-            lambda: KafkaLink(addresses, topic, control_topic, options, marks),
+            lambda: KafkaLink(addresses, topic, control_topic, options, memory),
             Backlog(fallback or DEFAULT_FALLBACK, topic, memory_bytes=memory_bytes, disk_bytes=disk_bytes),
             patience=patience,
             name=f"Kafka at {','.join(bootstrap)}",
@@ -80,6 +86,16 @@ class KafkaTransport(StoreAndForward):
     def fresh(self) -> KafkaTransport:
         self.drop_descriptors()
         return KafkaTransport(**self._arguments)
+
+
+class LinkMemory:
+    """What one link must tell the next."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, int] = {}
+        """Next offset of the control topic, by partition."""
+        self.stamped = True
+        """Messages carry their record's time. Off when the broker refuses it: this machine's clock is hours ahead."""
 
 
 class KafkaLink:
@@ -91,12 +107,12 @@ class KafkaLink:
         topic: str,
         control_topic: str,
         options: Mapping[str, Any],
-        marks: dict[int, int],
+        memory: LinkMemory,
     ) -> None:
         if "proxy_url" not in options and "socks5_proxy" not in options:
             _knock(addresses)
         self._topic = topic
-        self._stamped = True
+        self._memory = memory
         shared: dict[str, Any] = {
             "request_timeout_ms": 10_000,
             "reconnect_backoff_max_ms": 1_000,
@@ -120,7 +136,7 @@ class KafkaLink:
             "auto_offset_reset": "latest",
             "allow_auto_create_topics": False,
         }
-        self._control = ControlReader(control_topic, consuming, marks)
+        self._control = ControlReader(control_topic, consuming, memory.marks)
         try:
             self._producer = _Producer(**{**producing, **shared})
         except (errors.KafkaError, OSError) as error:
@@ -137,7 +153,7 @@ class KafkaLink:
                         self._topic,
                         key=message.run.encode(),
                         value=message.value,
-                        timestamp_ms=int(message.time * 1000) if self._stamped else None,
+                        timestamp_ms=int(min(message.time, time.time()) * 1000) if self._memory.stamped else _NO_TIMESTAMP,
                     )
                 )
             except _FOR_GOOD as error:
@@ -149,13 +165,10 @@ class KafkaLink:
         for index, future in enumerate(futures):
             try:
                 future.get(timeout=max(0.0, deadline - time.monotonic()))
-            except errors.InvalidTimestampError as error:
-                # The broker refuses times too far from its own clock; the record's `time` still says when it was.
-                if not self._stamped:
-                    return Outcome(index, refused=_said(error))
-                self._stamped = False
-                return Outcome(index)
             except _FOR_GOOD as error:
+                if "imestamp" in _said(error) and self._memory.stamped:
+                    self._memory.stamped = False
+                    return Outcome(index, down=_said(error))
                 return Outcome(index, refused=_said(error))
             except Exception as error:
                 return Outcome(index, down=_said(error))
