@@ -152,7 +152,7 @@ class Names:
             if len(self._targets) >= MAX_KEYS:
                 self._targets.clear()
             found = self._table.targets(key) if self._table is not None else ()
-            if not found and key in catalogue.canonical():
+            if not found and self.known and key in catalogue.canonical():
                 found = (Target(key, None, Provenance.EXACT, _FIRST, None),)
             self._targets[key] = found
         return found
