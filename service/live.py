@@ -7,14 +7,15 @@ bring a run back, and a bundle that was reloaded in between changes nothing of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from collector.model import RawRecord
+from collector.model import RawRecord, RuleSample
 from collector.run import IncompatibleDump, Run
+from collector.runs import Runs
 from rules.run_states import RunStates, StateKey
 from service.store.model import Restored
 from tocsin import wire
@@ -38,6 +39,8 @@ class Live:
     """Rows of its log so far."""
     saved: int = 0
     """Rows that the newest stored checkpoint holds."""
+    samples: Sequence[RuleSample] = ()
+    """What the exporter shows of its rules; replaced as a whole."""
     ticked: float | None = None
     """The deadline of silence that was judged last."""
 
@@ -69,17 +72,17 @@ def arrival(raw: RawRecord, record: wire.Record, clock: ClockKind) -> float:
     return record.time if clock == "event" else raw.received_at
 
 
-def restored(stored: Restored, make: Callable[[], Run], load: Callable[[bytes], Run], clock: ClockKind) -> Live:
-    """The run that the store holds: its checkpoint, the rows since then, its rule states.
+def restored(stored: Restored, runs: Runs, clock: ClockKind) -> Live:
+    """The run, made with the limits of `runs`, that the store holds: its checkpoint, the rows since then, its rule states.
 
     A checkpoint of another version of the program is passed over, and the rows that the store still has are folded instead;
     a row that cannot be folded any more is left out. Both are logged: a run with a shorter memory is better than one that
     nobody watches.
     """
-    run = make()
+    run = runs.make(stored.run)
     if stored.checkpoint is not None:
         try:
-            run = load(stored.checkpoint)
+            run = runs.load(stored.checkpoint)
         except IncompatibleDump as error:
             log.warning("run %s begins anew with %d stored rows: %s", stored.run, len(stored.records), error)
     states = RunStates()

@@ -26,6 +26,8 @@ class Pending:
         self._incidents: dict[str, Incident] = {}
         self.deliveries: list[Delivery] = []
         self.own_states: list[StateRow] = []
+        self.saving: set[str] = set()
+        """Runs to checkpoint whatever their age."""
 
     def read(self, partition: str, next_offset: int) -> None:
         """Everything before this offset is dealt with."""
@@ -35,6 +37,13 @@ class Pending:
         """Something without a record (silence) happens in a partition: it must still be ours, where it stands."""
         if partition not in self.ends and (at := self._positions.get(partition)) is not None:
             self.ends[partition] = at
+
+    def save(self, live: Live) -> None:
+        """Write a checkpoint of a run that brought no record."""
+        run = live.run.run
+        self.saving.add(run)
+        self.touched[run] = live
+        self.judged(live.partition)
 
     def planned(self, events: Sequence[AlertEvent], plan: Plan) -> None:
         """Events and what the incident book made of them."""
@@ -52,7 +61,7 @@ class Pending:
 
     def commit(self, now: float, checkpoint_rows: int) -> tuple[Commit, list[Live]]:
         """The transaction, and the runs whose checkpoint is in it: after so many rows of their log, and at their end."""
-        due = [live for live in self.touched.values() if _is_due(live, checkpoint_rows)]
+        due = [live for run, live in self.touched.items() if run in self.saving or _is_due(live, checkpoint_rows)]
         saving = {live.run.run for live in due}
         states = [
             StateRow(run, key.rule_id, key.labels_text, live.states.dump(key) if key in live.states.states else None)

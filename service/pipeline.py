@@ -8,13 +8,15 @@ logged. Only a commit that fails raises; then nothing of the batch happened, and
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from alerts.incidents import IncidentBook
+from alerts.incidents import IncidentBook, Plan
+from collector import health
 from collector.dead_letters import RejectedShare
+from collector.health import Health
 from collector.model import Batch, RawRecord
 from collector.ports import DeadLetters
 from rules.engine import Engine
@@ -27,6 +29,7 @@ from service.pending import Pending
 from service.shelf import Shelf
 from service.store.model import StateRow, StoredRecord
 from service.store.store import Store
+from service.tally import Tally
 from tocsin import wire
 
 log = logging.getLogger(__name__)
@@ -34,27 +37,8 @@ log = logging.getLogger(__name__)
 CHECKPOINT_ROWS: Final = 200
 """Rows of a run between two checkpoints: what a restart has to apply again, against what each commit has to write."""
 INTERNAL: Final = "internal"
+NOTHING: Final = Plan()
 _OWN_STATE: Final = "tocsin-own"
-
-
-@dataclass
-class Counters:
-    """What the pipeline has done since its start; read by the exporter from another thread."""
-
-    records: int = 0
-    """Values that were records."""
-    rejected: Counter[str] = field(default_factory=Counter)
-    """Values that were none, by reason."""
-    outcomes: Counter[str] = field(default_factory=Counter)
-    """What records did to their runs (`collector.applied.Outcome`), `no_room` for runs beyond the limit."""
-    unknown_fields: Counter[str] = field(default_factory=Counter)
-    refused_metrics: int = 0
-    samples_over_limit: int = 0
-    rule_health: Counter[str] = field(default_factory=Counter)
-    """Rules that could not judge, by verdict."""
-    commits: int = 0
-    evaluated_until: float = 0.0
-    """Wall time of the newest commit."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +50,16 @@ class Parts:
     engine: Engine
     book: IncidentBook
     dead_letters: DeadLetters
+    health: Health
     clock: ClockKind = "received"
     own: OwnAlerts | None = None
     """Alerts about Tocsin itself; None for replays."""
     rejected_share: float = 0.05
     checkpoint_rows: int = CHECKPOINT_ROWS
+    show_rules: bool = True
+    """Whether anybody looks at the rules' samples."""
+    timer: Callable[[], float] = time.perf_counter
+    """Measures how long evaluation takes; decides nothing."""
 
 
 class Pipeline:
@@ -79,7 +68,7 @@ class Pipeline:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._engine = parts.engine
-        self.counters = Counters()
+        self._tally = Tally(parts.health)
         self._positions: dict[str, int | None] = {}
         self._share = RejectedShare()
         self._caught_up = False
@@ -105,32 +94,41 @@ class Pipeline:
             self._judge_share(len(batch.records) - rejected + len(batch.faults), rejected, pending, now)
         processed = self._commit(pending, now)
         self._caught_up = batch.caught_up
+        if batch.records or batch.faults:
+            known = batch.records and self._parts.clock == "received"
+            self._tally.tell(batch, now - batch.records[-1].received_at if known else None, len(self._parts.shelf))
         return processed
 
     def tick(self, now: float) -> Processed:
-        """Judge silence (only where nothing waits to be read), end own alerts that are over, let go of ended runs."""
+        """Judge silence (only where nothing waits to be read), end own alerts that are over, let go of old runs."""
         pending = Pending(self._positions)
-        if self._caught_up and self._parts.clock == "received":
+        live_clock = self._parts.clock == "received"
+        if self._caught_up and live_clock:
             for live in self._parts.shelf.running():
                 if (found := ticks(live, self._engine, now)) is not None:
-                    self._health(found.health, pending, now)
+                    self._note_health(found.health, pending, now)
                     self._touch(live, found.events, pending, now)
                     pending.judged(live.partition)
         if self._parts.own is not None:
             self._judge_share(0, 0, pending, now)
             self._own(self._parts.own.settle(now), pending, now)
+        over = self._parts.shelf.expired(now) if live_clock else []
+        for live in over:
+            if live.saved < live.sequence:
+                pending.save(live)
         processed = self._commit(pending, now)
-        self._parts.shelf.sweep(now)
+        for live in over:
+            self._parts.shelf.forget(live.run.run)
+        self._parts.health.set(health.RUNS, len(self._parts.shelf))
         return processed
 
     def checkpoint(self, now: float) -> Processed:
         """Save every run whose log has grown since its last checkpoint."""
         pending = Pending(self._positions)
         for live in self._parts.shelf.all():
-            if live.sequence > live.saved:
-                pending.touched[live.run.run] = live
-                pending.judged(live.partition)
-        return self._commit(pending, now, checkpoint_rows=1)
+            if live.saved < live.sequence:
+                pending.save(live)
+        return self._commit(pending, now)
 
     def reset(self) -> None:
         """Forget everything: nothing that was not committed has happened."""
@@ -193,34 +191,42 @@ class Pipeline:
             self._dead(raw.partition, raw.offset, str(error.reason), error.detail, raw.value, now)
             return False
         record = decoded.record
-        self.counters.records += 1
         if decoded.unknown:
-            self.counters.unknown_fields.update(decoded.unknown)
-        try:
-            live = self._parts.shelf.get(record.run, raw.partition, pending.touched)
-            if live is None:
-                self.counters.outcomes["no_room"] += 1
-                self._happened(
-                    Own.LIMITS, f"run {record.run} is beyond the limit of {self._parts.shelf.max_runs} runs", pending, now
-                )
-            else:
+            self._tally.unknown_fields(len(decoded.unknown))
+        live = self._parts.shelf.get(record.run, raw.partition, pending.touched)
+        if live is None:
+            self._tally.no_room()
+            limit = self._parts.shelf.runs.max_runs
+            self._happened(Own.LIMITS, f"run {record.run} is beyond the limit of {limit} runs", pending, now)
+        else:
+            try:
                 self._evaluate(live, raw, record, pending, now)
-        except Exception as error:
-            log.exception("run %s: the record at %s:%d could not be evaluated", record.run, raw.partition, raw.offset)
-            self._dead(raw.partition, raw.offset, INTERNAL, f"{type(error).__name__}: {error}", raw.value, now)
-            self._rebuild(record.run, raw.partition, pending, now)
-            self._happened(Own.INTERNAL, f"a record of run {record.run} raised {type(error).__name__}", pending, now)
+            except Exception as error:
+                where = f"{raw.partition}:{raw.offset}"
+                log.exception("run %s: the record at %s could not be evaluated", record.run, where)
+                self._dead(raw.partition, raw.offset, INTERNAL, f"{type(error).__name__}: {error}", raw.value, now)
+                self._rebuild(record.run, raw.partition, pending, now)
+                self._happened(Own.INTERNAL, f"a record of run {record.run} raised {type(error).__name__}", pending, now)
         pending.read(raw.partition, raw.next_offset)
         return True
 
     def _evaluate(self, live: Live, raw: RawRecord, record: wire.Record, pending: Pending, now: float) -> None:
+        """Judge one record and note what it did. Until the last lines, which cannot fail, nothing is noted."""
+        began = self._parts.timer()
         judged = self._judge(live, raw, record, now)
+        facts = judged.facts.pack()
+        plan = self._parts.book.apply(judged.events, now) if judged.events else NOTHING
+        self._tally.folded(judged.applied, self._parts.timer() - began)
         live.partition = raw.partition
         live.sequence += 1
         run = live.run.run
-        pending.records.append(StoredRecord(run, live.sequence, raw, judged.facts.pack()))
-        self._count(judged, run, pending, now)
-        self._touch(live, judged.events, pending, now)
+        pending.records.append(StoredRecord(run, live.sequence, raw, facts))
+        pending.touched[run] = live
+        pending.planned(judged.events, plan)
+        if judged.applied.over_limit:
+            limit = self._parts.shelf.runs.max_series_per_run
+            self._happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
+        self._note_health(judged.health, pending, now)
 
     def _judge(self, live: Live, raw: RawRecord, record: wire.Record, now: float) -> Judged:
         clock = self._parts.clock
@@ -252,26 +258,14 @@ class Pipeline:
 
     # ---- counting, and alerts about Tocsin itself
 
-    def _count(self, judged: Judged, run: str, pending: Pending, now: float) -> None:
-        counters, applied = self.counters, judged.applied
-        counters.outcomes[applied.outcome] += 1
-        if applied.refused:
-            counters.refused_metrics += len(applied.refused)
-        if applied.over_limit:
-            counters.samples_over_limit += applied.over_limit
-            limit = self._parts.shelf.max_series
-            self._happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
-        self._health(judged.health, pending, now)
-
-    def _health(self, health: Iterable[RuleHealth], pending: Pending, now: float) -> None:
-        for found in health:
-            self.counters.rule_health[found.verdict] += 1
-            log.warning("rule %s cannot judge run %s at step %d: %s", found.alert, found.run, found.step, found.reason)
-            if found.verdict is Verdict.ERROR:
-                self._happened(Own.RULE, f"rule {found.alert} fails on run {found.run}: {found.reason}", pending, now)
+    def _note_health(self, found: Iterable[RuleHealth], pending: Pending, now: float) -> None:
+        for each in found:
+            log.warning("rule %s cannot judge run %s at step %d: %s", each.alert, each.run, each.step, each.reason)
+            if each.verdict is Verdict.ERROR:
+                self._happened(Own.RULE, f"rule {each.alert} fails on run {each.run}: {each.reason}", pending, now)
 
     def _dead(self, partition: str, offset: int, reason: str, detail: str, value: bytes, now: float) -> None:
-        self.counters.rejected[reason] += 1
+        self._tally.rejected(reason)
         self._parts.dead_letters.put(
             partition=partition, offset=offset, reason=reason, detail=detail, value=value, rejected_at=now
         )
@@ -304,16 +298,16 @@ class Pipeline:
 
     # ---- the transaction
 
-    def _commit(self, pending: Pending, now: float, checkpoint_rows: int | None = None) -> Processed:
+    def _commit(self, pending: Pending, now: float) -> Processed:
         if not pending:
             return Processed()
-        commit, saved = pending.commit(now, checkpoint_rows or self._parts.checkpoint_rows)
+        commit, saved = pending.commit(now, self._parts.checkpoint_rows)
         self._parts.store.commit(commit)
         for live in saved:
             live.saved = live.sequence
         for live in pending.touched.values():
             live.states.dirty.clear()
+            if self._parts.show_rules:
+                live.samples = self._engine.samples(live.states)
         self._positions.update(pending.ends)
-        self.counters.commits += 1
-        self.counters.evaluated_until = now
         return Processed(dict(pending.ends), tuple(pending.events), pending.receivers)

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from alerts.config import default_config
 from alerts.incidents import IncidentBook
 from collector.dead_letters import MemoryDeadLetters
+from collector.health import Health
 from collector.ports import SourceUnavailable
+from collector.run import DEPTH
+from collector.runs import Runs
 from collector.sources.file import FileSource
 from rules.engine import Engine
 from rules.model import AlertEvent
@@ -55,20 +58,23 @@ def replay(
     letters = MemoryDeadLetters()
     config = default_config()
     events: list[AlertEvent] = []
+    records = 0
     with Store() as store:
         book = IncidentBook(config.router, config.reach)
-        shelf = Shelf(store, book, clock="event", depth=engine.depth)
+        shelf = Shelf(store, book, Runs(depth=max(engine.depth, DEPTH)), clock="event")
         # Nobody restarts a replay: no checkpoints, and no alerts about Tocsin itself.
-        parts = Parts(store, shelf, engine, book, letters, clock="event", checkpoint_rows=2**62)
+        parts = Parts(store, shelf, engine, book, letters, Health(), clock="event", checkpoint_rows=2**62, show_rules=False)
         pipeline = Pipeline(parts)
         source = FileSource(recording.path, recording.format or "auto", run=recording.run, max_records=_BATCH)
         source.open(store)
         try:
             while not source.finished:
-                processed = pipeline.process(source.poll(0.0), 0.0)
+                batch = source.poll(0.0)
+                processed = pipeline.process(batch, 0.0)
+                records += len(batch.records)
                 events += processed.events
                 tell(processed.events)
-                progress(pipeline.counters.records)
+                progress(records)
         except SourceUnavailable as error:
             raise CannotReplay(str(error)) from error
         except UnknownFormat as error:
@@ -76,8 +82,7 @@ def replay(
         finally:
             source.close()
         runs = store.runs()
-    rejected = sum(pipeline.counters.rejected.values())
     examples = [f"{letter.reason} at {letter.offset}: {letter.detail}" for letter in list(letters.letters)[:_SHOWN_FAULTS]]
-    if not pipeline.counters.records:
+    if not runs:
         raise CannotReplay(f"{recording.path}: no record in it" + (f"; {examples[0]}" if examples else ""))
-    return Replayed(recording, runs, events, pipeline.counters.records, rejected, examples)
+    return Replayed(recording, runs, events, records, letters.kept, examples)

@@ -1,49 +1,28 @@
-"""The runs that are in memory: made, restored from the store on their first record, forgotten with their partition."""
+"""The runs that are in memory with the states of their rules: made, restored from the store with their first record,
+forgotten with their partition. Three things are kept in step: the collector's runs, the rule states, the incident book."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Sequence
 
 from alerts.incidents import IncidentBook
-from collector.model import RunStatus
-from collector.names import Vocabularies
-from collector.run import DEPTH, MAX_SERIES, Run
-from collector.signals import definitions
+from collector.model import RuleSample, RunStatus
+from collector.run import DEPTH
+from collector.runs import Runs
 from rules.run_states import RunStates
 from service.live import ClockKind, Live, restored
 from service.store.store import Store
 
-LINGER_SECONDS: Final = 900.0
-MAX_RUNS: Final = 2_000
-
 
 class Shelf:
-    """Runs by id. The incident book is kept in step: it knows the incidents of exactly the runs that are here."""
+    """Runs by id. One thread changes it; `samples` may be asked by any thread."""
 
-    def __init__(
-        self,
-        store: Store,
-        book: IncidentBook,
-        *,
-        clock: ClockKind = "received",
-        depth: int = DEPTH,
-        max_runs: int = MAX_RUNS,
-        max_series: int = MAX_SERIES,
-        linger: float = LINGER_SECONDS,
-    ) -> None:
-        self._depth = max(depth, DEPTH)
-        self.max_runs = max_runs
-        self.max_series = max_series
+    def __init__(self, store: Store, book: IncidentBook, runs: Runs, *, clock: ClockKind = "received") -> None:
+        self.runs = runs
         self._store = store
         self._book = book
         self._clock = clock
-        self._linger = linger
-        # One table of plans for all runs: rows of a framework have the same keys whatever the run.
-        self._vocabularies = Vocabularies(frozenset(definitions()))
         self._lives: dict[str, Live] = {}
-        self._ended: dict[str, float] = {}
-        """Wall time at which an ended run was first seen ended by `sweep`."""
 
     def __len__(self) -> int:
         return len(self._lives)
@@ -55,11 +34,15 @@ class Shelf:
         """Runs that can fall silent."""
         return (live for live in self.all() if live.run.status is RunStatus.RUNNING)
 
+    def samples(self) -> list[tuple[str, Sequence[RuleSample]]]:
+        """What the exporter shows of rules, by run; each as of the run's last commit."""
+        return [(live.run.run, live.samples) for live in list(self._lives.values())]
+
     def deepen(self, depth: int) -> None:
         """Rules were reloaded whose windows look back so far. What was not kept does not come back."""
-        self._depth = max(depth, DEPTH)
+        self.runs.depth = max(depth, DEPTH)
         for live in self._lives.values():
-            live.run.depth = self._depth
+            live.run.depth = self.runs.depth
 
     def get(self, run: str, partition: str, busy: Collection[str] = ()) -> Live | None:
         """The run, from memory, from the store, or new; None when there is no room for another one.
@@ -67,10 +50,16 @@ class Shelf:
         `busy` runs are not dropped to make room: what is in memory of them is not stored yet.
         """
         live = self._lives.get(run)
-        if live is None:
-            if len(self._lives) >= self.max_runs and not self._make_room(busy):
-                return None
-            live = self._lives[run] = self._from_store(run) or Live(self._new(run), RunStates(), partition)
+        if live is not None:
+            return live
+        if len(self.runs) >= self.runs.max_runs:
+            self._make_room(busy)
+        if len(self.runs) >= self.runs.max_runs:
+            self.runs.create(run)  # refused, and counted there
+            return None
+        live = self._from_store(run) or Live(self.runs.make(run), RunStates(), partition)
+        self.runs.add(live.run)
+        self._lives[run] = live
         return live
 
     def restore_partition(self, partition: str) -> None:
@@ -86,7 +75,7 @@ class Shelf:
     def forget(self, run: str) -> None:
         """Drop a run; it comes back from the store with its next record."""
         self._lives.pop(run, None)
-        self._ended.pop(run, None)
+        self.runs.forget(run)
         self._book.forget(run)
 
     def forget_partition(self, partition: str) -> None:
@@ -96,40 +85,24 @@ class Shelf:
                 self.forget(live.run.run)
 
     def clear(self) -> None:
-        for run in list(self._lives):
-            self.forget(run)
+        for live in self.all():
+            self.forget(live.run.run)
 
-    def sweep(self, now: float) -> list[str]:
-        """Drop runs that ended longer ago than they linger; returns their ids."""
-        gone = []
-        for run, live in list(self._lives.items()):
-            if live.run.status is RunStatus.RUNNING:
-                self._ended.pop(run, None)
-            elif now - self._ended.setdefault(run, now) >= self._linger:
+    def expired(self, now: float) -> list[Live]:
+        """Runs that need not be kept: ended and shown long enough, or silent for very long."""
+        return [live for run in self.runs.expired(now) if (live := self._lives.get(run)) is not None]
+
+    def _make_room(self, busy: Collection[str]) -> None:
+        """Drop the ended run that was here longest; it is stored with its end."""
+        for run, live in self._lives.items():
+            if live.run.status is not RunStatus.RUNNING and live.saved == live.sequence and run not in busy:
                 self.forget(run)
-                gone.append(run)
-        return gone
-
-    def _make_room(self, busy: Collection[str]) -> bool:
-        """Drop the ended run that was here longest."""
-        ended = next(
-            (run for run, live in self._lives.items() if live.run.status is not RunStatus.RUNNING and run not in busy), None
-        )
-        if ended is None:
-            return False
-        self.forget(ended)
-        return True
+                return
 
     def _from_store(self, run: str) -> Live | None:
         stored = self._store.restore(run)
         if stored is None:
             return None
-        live = restored(stored, lambda: self._new(run), lambda dump: Run.load(dump, **self._options()), self._clock)
+        live = restored(stored, self.runs, self._clock)
         self._book.restore(self._store.incidents(run))
         return live
-
-    def _new(self, run: str) -> Run:
-        return Run(run, **self._options())
-
-    def _options(self) -> dict[str, Any]:
-        return {"depth": self._depth, "max_series": self.max_series, "vocabularies": self._vocabularies}
