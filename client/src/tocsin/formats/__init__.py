@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
 
 from tocsin.formats.base import Clock, Format, Parsed, Parser, UnknownFormat, unreadable
 from tocsin.formats.canonical import CANONICAL
 from tocsin.formats.csv_table import CSV
 from tocsin.formats.detection import detect, recognise
-from tocsin.formats.reading import lines, open_log, run_id
+from tocsin.formats.reading import LogFile, document, lines, open_log, run_id
 from tocsin.formats.trainer_state import TRAINER_STATE
 from tocsin.formats.trl_console import TRL_CONSOLE
 from tocsin.formats.verl_console import VERL_CONSOLE
@@ -51,12 +50,16 @@ def read_records(path: Path, format: str = "auto", *, run: str | None = None, na
     return _records(file, chosen, run or run_id(path), names)
 
 
-def _records(file: BinaryIO, chosen: Format, run: str, names: str | None) -> Iterator[Parsed]:
+def _records(file: LogFile, chosen: Format, run: str, names: str | None) -> Iterator[Parsed]:
     parser = chosen.parser(run=run, names=names)
     with file:
-        for line in lines(file, soft_break=chosen.soft_break):
-            if line.error:
-                yield unreadable(line.offset, line.next_offset, line.error, line.value)
-            else:
-                yield from parser.feed(line.value, line.offset)
+        if chosen.whole:
+            for part in document(file):
+                yield from parser.feed(part, 0)
+        else:
+            for line in lines(file, soft_break=chosen.soft_break):
+                if line.error:
+                    yield unreadable(line.offset, line.next_offset, line.error, line.value)
+                else:
+                    yield from parser.feed(line.value, line.offset)
         yield from parser.finish()

@@ -83,8 +83,12 @@ class CsvParser:
         self._header: Header | None = None
         self._logs: dict[str, RunLog] = {}
         self._refused = False
-        if state and state.get("header"):
+        self._before: dict[str, State] = {}
+        """States of the logs before a table that was begun anew shows its header."""
+        if state and state["header"]:
             self._open([str(cell) for cell in state["header"]], state["logs"])
+        elif state:
+            self._before = state["logs"]
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records of one row; the header and blank lines are nothing."""
@@ -97,7 +101,8 @@ class CsvParser:
         except csv.Error as error:
             return (unreadable(offset, next_offset, f"no CSV row: {error}", line),)
         if self._header is None:
-            if self._open(cells, {}):
+            if self._open(cells, self._before):
+                self._before = {}
                 return ()
             self._refused = True  # one error for a file without a header, not one per row
             return (unreadable(offset, next_offset, f"no step column: one of {', '.join(STEP_COLUMNS)}", line),)
@@ -156,13 +161,13 @@ class CsvParser:
     def restarted(self) -> None:
         """The table was begun anew, with a header of its own."""
         self._header, self._refused = None, False
-        for log in self._logs.values():
-            log.cut = True
+        self._before = {run: log.state() | {"cut": True} for run, log in self._logs.items()} | self._before
 
     def state(self) -> State:
         """The header and each run's attempt and last step."""
         cells = list(self._header.cells) if self._header else []
-        return {"header": cells, "logs": {run: log.state() for run, log in self._logs.items()}}
+        logs = {run: log.state() for run, log in self._logs.items()} if self._header else self._before
+        return {"header": cells, "logs": logs}
 
 
 def _cells(text: str) -> list[str]:

@@ -24,7 +24,7 @@ _WIPE_WIDTH: Final = 8
 _EPOCH_STEP: Final = 0.01
 """Older versions print epoch with two decimals: the worst resolution."""
 MAX_WIPES: Final = 8192
-_FIELDS: Final = ("total", "from_header", "per_epoch", "base", "now", "shown", "every", "last", "epoch")
+_FIELDS: Final = ("total", "from_header", "per_epoch", "base", "now", "shown", "every", "last", "epoch", "first", "rival")
 
 
 class Progress:
@@ -34,7 +34,8 @@ class Progress:
         self.reset()
         if state:
             for field in _FIELDS:
-                setattr(self, field, state[field])
+                value = state[field]
+                setattr(self, field, tuple(value) if isinstance(value, list) else value)
             self.wipes.extend(int(wipe) for wipe in state["wipes"])
 
     def reset(self) -> None:
@@ -53,7 +54,21 @@ class Progress:
         """Steps from row to row."""
         self.last: int | None = None
         self.epoch: float | None = None
+        """Of the last row."""
+        self.first: tuple[int, float] | None = None
+        """Step and epoch of the first row that had one."""
+        self.rival: tuple[int, int] | None = None
+        """Where another bar stands, and its N: an evaluation's, or that of a training that began anew unnoticed."""
         self.wipes: deque[int] = deque(maxlen=MAX_WIPES)
+
+    def begin_at_rival(self) -> None:
+        """Forget, but for another bar that was under way: a row has shown that it belongs to the new attempt."""
+        rival = self.rival
+        self.reset()
+        if rival is not None and 0 < rival[0] < rival[1]:
+            self.now, self.total = rival
+            self.shown = 1
+            self.wipes.append(self.now)
 
     def state(self) -> dict[str, Any]:
         """Plain JSON for the constructor."""
@@ -88,15 +103,27 @@ class Progress:
 
     def _bar(self, done: int, total: int) -> bool:
         another = self.total is not None and total != self.total
-        if another and (self.from_header or self.last is not None or self.now != self.total):
-            return False  # an evaluation's bar; only a finished bar before the first row may have been something else
+        if another and (self.last is not None or not self._may_be_over(total)):
+            self.rival = (done, total)
+            return False
         if self.total is None or another:
             self.total, self.shown = total, 0
             self.wipes.clear()
         if done != self.now or not self.shown:
             self.shown += 1
-        self.now = done
+        self.now, self.rival = done, None
         return True
+
+    def _may_be_over(self, next_total: int) -> bool:
+        """Whether the bar so far was not the training's (an evaluation before it): finished, and no row belongs to it."""
+        if self.from_header or self.now != self.total:
+            return False
+        return not self.wipes or (next_total > self.total and all(wipe == self.total for wipe in self.wipes))
+
+    def about_to_move(self, segment: str) -> bool:
+        """Whether this text draws the training bar while it already stood somewhere: rows that wait belong there."""
+        bar = _BAR.match(segment)
+        return bar is not None and int(bar[2]) == self.total and self.now > self.base
 
     def place(self, epoch: float | None) -> int | None:
         """The step of the next row; None when it cannot be told yet."""
@@ -148,10 +175,13 @@ class Progress:
 
     def _leap(self, last: int, epoch: float | None) -> int:
         """Steps to this row by its epoch, when that is certainly more than one row; else 0."""
-        if epoch is None or self.epoch is None or self.every is None or self.base or last <= 0 or self.epoch <= 0.0:
+        if epoch is None or self.epoch is None or self.every is None or self.first is None:
             return 0
-        steps = (epoch - self.epoch) / self.epoch * last
-        error = (1.0 + steps / last) * _EPOCH_STEP / self.epoch * last
+        rows_span, epoch_span = last - self.first[0], self.epoch - self.first[1]
+        if rows_span <= 0 or epoch_span <= 0.0:
+            return 0
+        steps = (epoch - self.epoch) / epoch_span * rows_span
+        error = (rows_span + steps) * _EPOCH_STEP / epoch_span
         if not 1.5 * self.every < steps - error < 1e12:
             return 0
         leap = self.every * round(steps / self.every)
@@ -162,6 +192,8 @@ class Progress:
         if gap > 0:
             self.every = gap if self.every is None else min(self.every, gap)
         self.last, self.epoch = step, epoch
+        if self.first is None and epoch is not None:
+            self.first = (step, epoch)
 
 
 def _decimals(value: float) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, Final, NamedTuple
 
+from tocsin.formats.gunzip import GzipDamaged, GzipLog
 from tocsin.wire import MAX_NAME_CHARS, MAX_RECORD_BYTES
 
 MAX_LINE_BYTES: Final = MAX_RECORD_BYTES + 64 * 1024
@@ -19,7 +18,8 @@ _GENERIC: Final = frozenset(
     "trainer_log trainer_state training training_log training_metrics train_log wandb".split()
 )
 _EXTENSIONS: Final = frozenset("csv err gz json jsonl log md ndjson out txt".split())
-GZIP_ERRORS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
+
+LogFile = BinaryIO | GzipLog
 
 
 class Line(NamedTuple):
@@ -39,7 +39,7 @@ class Line(NamedTuple):
         return self.offset + len(self.value) + self.skipped
 
 
-def open_log(path: Path) -> BinaryIO:
+def open_log(path: Path) -> LogFile:
     """The log's bytes, uncompressed if the content is gzip. Raises OSError."""
     file = path.open("rb")
     try:
@@ -48,11 +48,7 @@ def open_log(path: Path) -> BinaryIO:
     except BaseException:
         file.close()
         raise
-    # GzipFile closes a file object only if it opened it, so it opens the path itself.
-    if packed:
-        file.close()
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return file
+    return GzipLog(file) if packed else file
 
 
 def is_gzip(path: Path) -> bool:
@@ -68,12 +64,12 @@ def head(path: Path, size: int) -> bytes:
         try:
             while buffer.tell() < size and (chunk := file.read(min(_CHUNK, size - buffer.tell()))):
                 buffer.write(chunk)
-        except GZIP_ERRORS:
+        except GzipDamaged:
             return buffer.getvalue()
     return buffer.getvalue()
 
 
-def lines(file: BinaryIO, offset: int = 0, *, soft_break: bytes = b"", limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
+def lines(file: LogFile, offset: int = 0, *, soft_break: bytes = b"", limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
     """The lines from where the file stands, in constant memory. `offset` is the place of the first.
 
     A line over `limit` is cut after its last `soft_break` where there is one; elsewhere it is one unreadable place, and
@@ -84,7 +80,7 @@ def lines(file: BinaryIO, offset: int = 0, *, soft_break: bytes = b"", limit: in
     while True:
         try:
             chunk = file.read(_CHUNK)
-        except GZIP_ERRORS as error:
+        except GzipDamaged as error:
             yield Line(offset, bytes(buffer), f"the compressed data end here: {error}", over)
             return
         if not chunk:
@@ -113,6 +109,15 @@ def lines(file: BinaryIO, offset: int = 0, *, soft_break: bytes = b"", limit: in
         yield Line(offset, b"", _too_long(limit), over + len(buffer), complete=False)
     elif buffer:
         yield Line(offset, bytes(buffer), complete=False)
+
+
+def document(file: LogFile) -> Iterator[bytes]:
+    """The parts of a file that is read as a whole, up to damage of compressed data: the reader of the document sees that."""
+    try:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+    except GzipDamaged:
+        return
 
 
 def _too_long(limit: int) -> str:

@@ -103,6 +103,8 @@ class TrlConsoleParser:
         if self._progress.begins(segment, self._progress.last is not None or bool(self._held)):
             self._release(out, final=True)
             self._begin()
+        if self._held and self._progress.about_to_move(segment):
+            self._release(out, final=False)
         if self._progress.text(segment) and self._held:
             self._release(out, final=False)
         position = 0
@@ -155,7 +157,7 @@ class TrlConsoleParser:
         before = waiting[-1] if waiting else self._progress.epoch
         if _falls(tokens, self._tokens) or _falls(epoch, before):
             self._release(out, final=True)
-            self._begin()
+            self._begin(at_rival=True)
         self._tokens = tokens
         if not math.isfinite(epoch or 0.0):
             epoch = None
@@ -200,9 +202,13 @@ class TrlConsoleParser:
             last = self._held.pop()
             self._held.append(last._replace(next_offset=end) if isinstance(last, Parsed) else replace(last, next_offset=end))
 
-    def _begin(self) -> None:
+    def _begin(self, at_rival: bool = False) -> None:
+        """The next row opens a new attempt."""
         self._log.cut = self._log.opened or self._log.cut
-        self._progress.reset()
+        if at_rival:
+            self._progress.begin_at_rival()
+        else:
+            self._progress.reset()
         self._tokens = None
 
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from tocsin.formats import Parsed
 from tocsin.formats.base import Clock, RunLog, State, unreadable
-from tocsin.formats.reading import GZIP_ERRORS, open_log
+from tocsin.formats.gunzip import GzipDamaged
+from tocsin.formats.reading import open_log
 from tocsin.formats.trainer_state import MAX_BYTES, History, HistoryRow, TrainerStateParser, read_history
 from tocsin.ship.bookmarks import Bookmark, Fingerprint
 from tocsin.ship.source import Batch, Reading
@@ -56,11 +57,10 @@ class Document:
         problem = f"more than {MAX_BYTES} bytes"
         history = None
         try:
-            with open_log(path) as file:
-                document = file.read(MAX_BYTES + 1)
+            document = _whole(path)
             if len(document) <= MAX_BYTES:
                 history = read_history(document)
-        except (ValueError, *GZIP_ERRORS) as error:  # half-written, most likely
+        except (ValueError, GzipDamaged) as error:  # half-written, most likely
             problem = str(error)
         if last or history is not None:
             self._signature = signature
@@ -150,6 +150,15 @@ def newest(path: Path) -> Path | None:
         except OSError:  # a checkpoint that was just deleted
             continue
     return Path(max(dated)[1]) if dated else None
+
+
+def _whole(path: Path) -> bytes:
+    """The document, up to one byte more than the limit."""
+    out = bytearray()
+    with open_log(path) as file:
+        while len(out) <= MAX_BYTES and (chunk := file.read(MAX_BYTES + 1 - len(out))):
+            out += chunk
+    return bytes(out)
 
 
 def unsent(rows: list[HistoryRow], sent: _Sent) -> tuple[list[HistoryRow], bool]:

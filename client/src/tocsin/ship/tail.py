@@ -17,7 +17,8 @@ from typing import Any, BinaryIO, Final
 
 from tocsin.formats import Format, Parsed, Parser
 from tocsin.formats.base import unreadable
-from tocsin.formats.reading import GZIP_ERRORS, Line, is_gzip, lines, open_log
+from tocsin.formats.gunzip import GzipLog
+from tocsin.formats.reading import Line, LogFile, is_gzip, lines, open_log
 from tocsin.ship.bookmarks import FINGERPRINT_BYTES, Bookmark, Fingerprint, fingerprint
 from tocsin.ship.source import Batch, Reading
 from tocsin.wire import RunRecord
@@ -34,7 +35,7 @@ class Tail:
         self._path = path
         self._format = chosen
         self._reading = reading
-        self._file: BinaryIO | None = None
+        self._file: LogFile | None = None
         self._lines: Iterator[Line] | None = None
         self._parser: Parser | None = None
         self._inode = 0
@@ -55,8 +56,9 @@ class Tail:
         if self._ended or (self._file is None and not self._open(last)):
             return Batch()
         assert self._file is not None and self._parser is not None
-        replaced = not self._gzip and self._moved(self._file, self._parser)
-        batch = self._portion(self._file, self._parser, complete=self._gzip or replaced, last=last)
+        packed = isinstance(self._file, GzipLog)
+        replaced = not isinstance(self._file, GzipLog) and self._moved(self._file, self._parser)
+        batch = self._portion(self._file, self._parser, complete=packed or replaced, last=last)
         if replaced and not batch.more:
             self._let_go()
             return batch._replace(more=True)
@@ -104,8 +106,10 @@ class Tail:
         self._file = file
         if self._gzip:
             file.close()
-            self._file = open_log(path)
-            _read_over(self._file, self._offset)
+            packed = open_log(path)
+            self._file = packed
+            if isinstance(packed, GzipLog):
+                packed.skip(self._offset)
         return True
 
     def _begin(self, bookmark: Bookmark | None, file: BinaryIO, size: int) -> None:
@@ -154,10 +158,10 @@ class Tail:
         inode = _inode(self._path)
         return inode is not None and inode != self._inode
 
-    def _portion(self, file: BinaryIO, parser: Parser, complete: bool, last: bool) -> Batch:
+    def _portion(self, file: LogFile, parser: Parser, complete: bool, last: bool) -> Batch:
         """Read on, up to the size of a batch. `complete`: this file will not grow any more."""
         if self._lines is None:
-            if not self._gzip:
+            if not isinstance(file, GzipLog):
                 file.seek(self._offset)
             self._lines = lines(file, self._offset, soft_break=self._format.soft_break)
         out: list[Parsed] = []
@@ -175,7 +179,7 @@ class Tail:
             return self._batch(file, parser, out, more=False)
         return self._at_end(file, parser, out, Line(self._offset, b"", complete=False) if last else None)
 
-    def _at_end(self, file: BinaryIO, parser: Parser, out: list[Parsed], rest: Line | None) -> Batch:
+    def _at_end(self, file: LogFile, parser: Parser, out: list[Parsed], rest: Line | None) -> Batch:
         """The end of what is written. With `rest` (a last look), what is unfinished is sent as well, if it can be read; the
         bookmark stays before it, so that a later look takes it whole."""
         self._lines = None
@@ -187,8 +191,8 @@ class Tail:
         readable = tuple(parsed for parsed in unfinished if parsed.record is not None)
         return batch._replace(parsed=batch.parsed + readable)
 
-    def _batch(self, file: BinaryIO, parser: Parser, out: list[Parsed], more: bool) -> Batch:
-        if not self._gzip:
+    def _batch(self, file: LogFile, parser: Parser, out: list[Parsed], more: bool) -> Batch:
+        if not isinstance(file, GzipLog):
             self._before = fingerprint(file, self._offset)
         state = parser.state()
         bookmark = None if state is None else self._place(state)
@@ -221,11 +225,3 @@ def _inode(path: Path) -> int | None:
         return path.stat().st_ino
     except OSError:
         return None
-
-
-def _read_over(file: BinaryIO, size: int) -> None:
-    """Compressed bytes have no places to seek to: what comes before is read again. Damage is reported by the reading."""
-    try:
-        file.seek(size)
-    except GZIP_ERRORS:
-        return

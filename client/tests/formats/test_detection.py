@@ -1,0 +1,51 @@
+"""Formats are told from the content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tocsin.formats import FORMATS, UnknownFormat, detect, read_records
+
+BEGINNINGS = {
+    "canonical": ['{"v":1,"kind":"step","run":"r","step":1,"time":0}', '\x00garbage\n{"v":1,"kind":"run","run":"r","time":0}'],
+    "verl-jsonl": ['{"step": 1, "data": {"actor/lr": NaN}}', 'half a line}\n{"step": 1, "data": {}}'],
+    "csv": ["step,actor_lr\n", '"Step","run - train/loss"\n1,2\n', "\ufeff_step,train/loss\n"],
+    "trainer-state": ['{\n "best_metric": null,\n "log_history": [\n', '{"log_history": []}'],
+    "trl-console": [
+        "noise\n{'loss': '0.1', 'grad_norm': '0.2', 'epoch': '0.1'}",
+        "***** Running training *****\n",
+        "  0%|      | 0/200 [00:00<?, ?it/s]",
+        "==((====))==  Unsloth 2025.8.6: Fast Qwen3 patching",
+    ],
+    "verl-console": ["noise\n(TaskRunner pid=1) step:3 - actor/lr:1e-6", "\x1b[36m(TaskRunner pid=77)\x1b[0m {'actor': {}}"],
+}
+
+
+@pytest.mark.parametrize(("format", "text"), [(name, text) for name, texts in BEGINNINGS.items() for text in texts])
+def test_each_format_is_recognised(tmp_path: Path, format: str, text: str) -> None:
+    path = tmp_path / "anything.txt"
+    path.write_text(text)
+    assert detect(path) == format
+
+
+def test_every_format_has_an_example() -> None:
+    assert set(BEGINNINGS) == set(FORMATS)
+
+
+@pytest.mark.parametrize("text", ["", "hello\nworld\n", '{"a": 1}\n', "a,b\n1,2\n", "\x00" * 100])
+def test_anything_else_says_what_was_looked_for(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(text)
+    with pytest.raises(UnknownFormat, match="looked for canonical records"):
+        read_records(path)
+
+
+def test_errors_come_before_the_first_record(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_records(tmp_path / "missing")
+    with pytest.raises(UnknownFormat, match="no format 'toml'; there are: auto, canonical"):
+        read_records(tmp_path / "missing", "toml")
+    with pytest.raises(IsADirectoryError):
+        read_records(tmp_path, "csv")
