@@ -30,6 +30,7 @@ STALE_AFTER: Final = 20
 """Records without a definite verdict after which a firing or pending alert is reported as one that cannot be judged."""
 
 _OK: Final = Verdict.OK
+_NO_DATA: Final = Verdict.NO_DATA
 _NO_COMPARISON: Decisive | None = None
 _INACTIVE: Final = Phase.INACTIVE
 
@@ -108,18 +109,30 @@ class Engine:
                 state = table.get(instance.key)
                 if state is None:
                     state = states.get(instance.key)
-                if program.rule.on_gap is not OnGap.HOLD and state.phase is not _INACTIVE:
+                if program.gaps and state.phase is not _INACTIVE:
                     state = self._judge_gaps(program, instance, state, frame, states, events)
                 if state.evaluated == here and not program.clocked:
                     continue
                 frame.fan = instance.fan
-                truth = self._truth(program, instance, state, frame, states, found)
+                if program.guarded and self._guarded(program, state, frame):
+                    continue
+                frame.decisive = _NO_COMPARISON
+                frame.why = ""
+                try:
+                    truth = program.condition(frame)
+                except Exception as error:
+                    self._failed(program, instance, state, error, frame, states, found)
+                    continue
+                decisive = frame.decisive
+                if decisive is not None:
+                    state.value, state.limit, _ = decisive
                 if truth == UNKNOWN:
+                    state.verdict, state.reason = _NO_DATA, frame.why
                     continue
                 late = state.evaluated > here and state.evaluated[0] == here[0] and view.steps[-1] >= state.evaluated[1]
                 if not late:
                     state.evaluated = here
-                    if len(program.inputs) > 1 and _incomplete(program, frame):
+                    if program.several and _incomplete(program, frame):
                         # A later row of this step must find it judged, also after a restart.
                         states.dirty.add(instance.key)
                 if truth == FALSE and state.phase is _INACTIVE:
@@ -143,7 +156,16 @@ class Engine:
             for instance in self._targets(program, view, states, found):
                 state = states.get(instance.key)
                 frame.fan = instance.fan
-                truth = self._truth(program, instance, state, frame, states, found)
+                if program.guarded and self._guarded(program, state, frame):
+                    continue
+                frame.decisive = _NO_COMPARISON
+                try:
+                    truth = program.condition(frame)
+                except Exception as error:
+                    self._failed(program, instance, state, error, frame, states, found)
+                    continue
+                if frame.decisive is not None:
+                    state.value, state.limit, _ = frame.decisive
                 if truth != UNKNOWN and not (truth == FALSE and state.phase is _INACTIVE):
                     self._judge(program, instance, state, truth, frame, moment, states, found, events)
         found.events = events.finish()
@@ -186,35 +208,33 @@ class Engine:
             found.health.append(_health(program, view, {}, Verdict.ERROR, problem))
         return targets
 
-    def _truth(
-        self, program: AlertProgram, instance: Instance, state: RuleState, frame: Frame, states: RunStates, found: Evaluation
-    ) -> int:
-        """The condition's truth value; what keeps it from being definite is noted in the state."""
+    def _guarded(self, program: AlertProgram, state: RuleState, frame: Frame) -> bool:
+        """Whether the rule may not judge yet (warm-up) or not with this input (a proxy); noted in the state."""
         rule = program.rule
         if frame.view.record <= rule.warmup:
-            state.verdict = Verdict.WARMUP
-            return UNKNOWN
+            state.verdict, state.reason = Verdict.WARMUP, f"the first {rule.warmup} records"
+            return True
         if rule.requires_exact and (proxy := _proxy(rule.requires_exact, frame)):
-            state.verdict, state.reason = Verdict.NO_DATA, f"proxy: {proxy} is not the exact quantity"
-            return UNKNOWN
-        frame.decisive = _NO_COMPARISON
-        frame.why = ""
-        try:
-            truth = program.condition(frame)
-        except Exception as error:
-            # One rule that fails must not stop the others, nor the record: it is a verdict of its own and is reported.
-            text = f"{type(error).__name__}: {error}"
-            if state.verdict is not Verdict.ERROR or state.reason != text:
-                found.health.append(_health(program, frame.view, instance.labels, Verdict.ERROR, text))
-                states.dirty.add(instance.key)
-            state.verdict, state.reason = Verdict.ERROR, text
-            return UNKNOWN
-        decisive = frame.decisive
-        if decisive is not None:
-            state.value, state.limit = decisive[0], decisive[1]
-        if truth == UNKNOWN:
-            state.verdict, state.reason = Verdict.NO_DATA, frame.why
-        return truth
+            state.verdict, state.reason = _NO_DATA, f"proxy: {proxy} is not the exact quantity"
+            return True
+        return False
+
+    def _failed(
+        self,
+        program: AlertProgram,
+        instance: Instance,
+        state: RuleState,
+        error: Exception,
+        frame: Frame,
+        states: RunStates,
+        found: Evaluation,
+    ) -> None:
+        """One rule that fails must stop neither the others nor the record: it is a verdict of its own, and it is reported."""
+        text = f"{type(error).__name__}: {error}"
+        if state.verdict is not Verdict.ERROR or state.reason != text:
+            found.health.append(_health(program, frame.view, instance.labels, Verdict.ERROR, text))
+            states.dirty.add(instance.key)
+        state.verdict, state.reason = Verdict.ERROR, text
 
     def _judge(
         self,

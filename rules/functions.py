@@ -77,11 +77,12 @@ def maximum(window: Samples) -> float:
 def std(window: Samples) -> float:
     """The population standard deviation (divides by n); exactly 0 for equal samples, NaN with a non-finite one."""
     first = window[0]
+    size = len(window)
     # Shifted by the first sample: equal samples give exactly zero, and large offsets cost no digits.
     shifted = [value - first for value in window]
-    centre = mean(shifted)
     try:
-        return math.sqrt(math.fsum([(value - centre) ** 2 for value in shifted]) / len(shifted))
+        centre = math.fsum(shifted) / size
+        return math.sqrt(math.fsum([(value - centre) * (value - centre) for value in shifted]) / size)
     except OverflowError:
         return _INF
     except ValueError:
@@ -170,13 +171,19 @@ def trend(window: Samples) -> float | None:
         return math.nan
     score = 0
     seen: list[float] = []
-    for value in window:
-        low = bisect_left(seen, value)
-        high = bisect_right(seen, value, low)
-        score += low - (len(seen) - high)
-        seen.insert(high, value)
     variance = size * (size - 1) * (2 * size + 5)
-    variance -= sum(tied * (tied - 1) * (2 * tied + 5) for tied in Counter(seen).values() if tied > 1)
+    if len(set(window)) == size:
+        for index, value in enumerate(window):
+            low = bisect_left(seen, value)
+            score += 2 * low - index
+            seen.insert(low, value)
+    else:
+        for value in window:
+            low = bisect_left(seen, value)
+            high = bisect_right(seen, value, low)
+            score += low - (len(seen) - high)
+            seen.insert(high, value)
+        variance -= sum(tied * (tied - 1) * (2 * tied + 5) for tied in Counter(seen).values())
     if variance == 0 or score == 0:
         return 0.0
     return (score - math.copysign(1.0, score)) / math.sqrt(variance / 18)

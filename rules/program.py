@@ -40,6 +40,12 @@ class AlertProgram:
     """Names without label; where one has members the rule is fanned out."""
     clocked: bool
     every_row: bool
+    guarded: bool
+    """Has a warm-up or asks for exact input."""
+    gaps: bool
+    """Judges records that bring nothing: `on_gap` is not `hold`."""
+    several: bool
+    """More than one input, so that a later row of a step can complete it."""
     breach_on_non_finite: bool
     variables: Mapping[str, float]
 
@@ -110,11 +116,10 @@ def build(bundle: Bundle) -> Program:
     for program in alerts:
         for name in (*program.inputs, *program.watched):
             by_name.setdefault(name, {})[program.order] = None
-    gaps = OnGap.HOLD
     return Program(
         alerts=alerts,
         records=records,
-        always=tuple(program.order for program in alerts if program.every_row or program.rule.on_gap is not gaps),
+        always=tuple(program.order for program in alerts if program.every_row or program.gaps),
         chained=any(name in sources for program in records for name in program.inputs),
         by_id={program.rule.id: program for program in alerts},
         _by_name={name: tuple(numbers) for name, numbers in by_name.items()},
@@ -144,6 +149,9 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
                 bare=_bare(uses, rule.requires_exact),
                 clocked=uses.clocked,
                 every_row=not uses.inputs or uses.clocked,
+                guarded=rule.warmup > 0 or bool(rule.requires_exact),
+                gaps=rule.on_gap is not OnGap.HOLD,
+                several=len(uses.inputs) > 1,
                 breach_on_non_finite=rule.on_non_finite is OnNonFinite.BREACH,
                 variables=values[rule.group],
             )
