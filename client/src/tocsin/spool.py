@@ -108,6 +108,11 @@ class SpoolWriter:
         self.path: Path | None = None
         """The file that is being written."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is open for the next batch."""
+        return self._fd >= 0
+
     def append(self, lines: Iterable[bytes]) -> None:
         """Write records (without newline) as one batch: all of them are complete lines in the file, or none is.
 

@@ -13,18 +13,22 @@ import contextlib
 import os
 import socket
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-import kafka
-from kafka import errors
 
 from tocsin import control
 from tocsin.control import StopRequest
 from tocsin.transports import RECORDS_TOPIC, Message
 from tocsin.transports.backlog import DISK_BYTES, MEMORY_BYTES, Backlog
 from tocsin.transports.forward import LinkDown, Outcome, StoreAndForward
+
+with warnings.catch_warnings():
+    # kafka-python 3.0.12 reads its schemas in a way that Python 3.11 deprecates; a job that runs with -W error must live.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+    from kafka import errors
 
 DEFAULT_FALLBACK: Final = Path("tocsin-spool") / "kafka-fallback"
 MAX_REQUEST_BYTES: Final = 5 * 1024 * 1024

@@ -1,0 +1,18 @@
+"""Fixtures of the client's tests. The real broker is the one of tests/conftest.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import kafka_broker as kafka_broker
+from tocsin import warn
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet() -> Iterator[None]:
+    """Each test hears its own warnings: they are given once per process."""
+    warn.forget()
+    yield
+    warn.forget()
