@@ -41,6 +41,8 @@ class Live:
     """Rows that the newest stored checkpoint holds."""
     samples: Sequence[RuleSample] = ()
     """What the exporter shows of its rules; replaced as a whole."""
+    bundle: int = -1
+    """Number of the rule bundle under which its states were last looked through."""
     ticked: float | None = None
     """The deadline of silence that was judged last."""
 

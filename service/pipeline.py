@@ -54,6 +54,8 @@ class Parts:
     clock: ClockKind = "received"
     own: OwnAlerts | None = None
     """Alerts about Tocsin itself; None for replays."""
+    sole_reader: bool = False
+    """Nobody else reads this source (a spool): all runs are ours, those of files that are gone as well."""
     rejected_share: float = 0.05
     checkpoint_rows: int = CHECKPOINT_ROWS
     show_rules: bool = True
@@ -68,6 +70,9 @@ class Pipeline:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._engine = parts.engine
+        self._bundle = 0
+        self._whole = not parts.sole_reader
+        """Whether the runs are here that no assignment brings."""
         self._tally = Tally(parts.health)
         self._positions: dict[str, int | None] = {}
         self._share = RejectedShare()
@@ -103,6 +108,8 @@ class Pipeline:
         """Judge silence (only where nothing waits to be read), end own alerts that are over, let go of old runs."""
         pending = Pending(self._positions)
         live_clock = self._parts.clock == "received"
+        for live in self._parts.shelf.all():
+            self._retire(live, pending, now)
         if self._caught_up and live_clock:
             for live in self._parts.shelf.running():
                 if (found := ticks(live, self._engine, now)) is not None:
@@ -135,6 +142,7 @@ class Pipeline:
         self._parts.shelf.clear()
         self._positions.clear()
         self._caught_up = False
+        self._whole = not self._parts.sole_reader
         self._restore_own()
 
     # ---- changes from outside, between two batches
@@ -143,14 +151,9 @@ class Pipeline:
         """Judge by other rules from the next record on. States of rules that are still there go on; alerts of removed
         rules are resolved."""
         self._engine = engine
+        self._bundle += 1
         self._parts.shelf.deepen(engine.depth)
-        pending = Pending(self._positions)
-        for live in self._parts.shelf.all():
-            found = engine.retire(live.run, live.states, now)
-            if found.events or live.states.dirty:
-                self._touch(live, found.events, pending, now)
-                pending.judged(live.partition)
-        return self._commit(pending, now)
+        return self.tick(now)
 
     def happened(self, own: Own, reason: str, now: float) -> Processed:
         """Raise an alert about Tocsin itself."""
@@ -166,6 +169,9 @@ class Pipeline:
     # ---- partitions
 
     def _rebalance(self, batch: Batch) -> None:
+        if not self._whole:
+            self._parts.shelf.restore_running()
+            self._whole = True
         for partition in batch.revoked:
             self._parts.shelf.forget_partition(partition)
             self._positions.pop(partition, None)
@@ -199,6 +205,7 @@ class Pipeline:
             limit = self._parts.shelf.runs.max_runs
             self._happened(Own.LIMITS, f"run {record.run} is beyond the limit of {limit} runs", pending, now)
         else:
+            self._retire(live, pending, now)
             try:
                 self._evaluate(live, raw, record, pending, now)
             except Exception as error:
@@ -227,6 +234,17 @@ class Pipeline:
             limit = self._parts.shelf.runs.max_series_per_run
             self._happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
         self._note_health(judged.health, pending, now)
+
+    def _retire(self, live: Live, pending: Pending, now: float) -> None:
+        """Under another bundle than the one that its states were made with: end the alerts of rules that are gone. After a
+        reload, and after a restart that found other rules than the run had."""
+        if live.bundle == self._bundle:
+            return
+        found = self._engine.retire(live.run, live.states, now)
+        live.bundle = self._bundle
+        if found.events or live.states.dirty:
+            self._touch(live, found.events, pending, now)
+            pending.judged(live.partition)
 
     def _judge(self, live: Live, raw: RawRecord, record: wire.Record, now: float) -> Judged:
         clock = self._parts.clock

@@ -1,8 +1,124 @@
-"""`tocsin collect`."""
+"""`tocsin collect`: the collector as a process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
 
 import click
 
+from alerts.redaction import Redactor, install
+from alerts.secrets import SecretError
+from rules.strict_yaml import ConfigErrors
+from service import config
+from service.commands.terminal import config_errors_are_shown, fail
+from service.config import Settings
+from service.http.server import CannotListen
+from service.running import Running
+from service.store.model import StoreError
 
-@click.command()
-def collect() -> None:
-    """x"""
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+@click.command(short_help="Collect records, judge them, alert, serve /metrics.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    help="tocsin.yaml. Without it: ./spool, ./tocsin.db, alerts on standard output, http://127.0.0.1:9464.",
+)
+@click.option("--check", is_flag=True, help="Check the configuration, the rules and alerts.yaml, then exit.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+def collect(file: Path | None, check: bool, log_level: str) -> None:
+    """Read records from Kafka or a spool folder, judge them by the rules, deliver alerts, serve metrics and a page.
+
+    \b
+    Examples:
+      tocsin collect                                # try it: reads ./spool, prints alerts
+      tocsin collect --config tocsin.yaml
+      tocsin collect --config tocsin.yaml --check   # in CI, before a deployment
+      kill -HUP $(pidof -x tocsin)                  # read rules and alerts.yaml anew
+
+    SIGTERM and SIGINT end it in an orderly way (exit status 0). A broker that is down is no error: /readyz says so, and it is
+    tried again. SIGHUP takes new rules and receivers when all of them are without fault; otherwise the old ones stay.
+    """
+    redactor = Redactor()
+    _log_to_stderr(log_level, redactor)
+    with config_errors_are_shown():
+        settings = config.load(file)
+        if check:
+            _check(settings, redactor)
+            return
+        running = _made(settings, redactor)
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def caught(number: int, _frame: FrameType | None) -> None:
+        signals.put(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, caught)
+    running.start()
+    source = "Kafka" if settings.spool is None else f"the spool {settings.spool}"
+    log.info("collecting from %s; %s serves /metrics, /readyz and the page", source, running.http.url)
+    sys.exit(_wait(running, signals))
+
+
+def _made(settings: Settings, redactor: Redactor) -> Running:
+    try:
+        return Running(settings, environ=os.environ, redactor=redactor)
+    except ConfigErrors:
+        raise
+    except (StoreError, CannotListen, SecretError, ValueError, OSError) as error:
+        fail(str(error))
+
+
+def _check(settings: Settings, redactor: Redactor) -> None:
+    """Load everything that a start loads, without touching the store or the port."""
+    from alerts.config import load_config
+    from alerts.receivers.settings import Tools
+    from alerts.secrets import Secrets
+    from service import bundles, inputs
+
+    secrets = Secrets(redactor, os.environ, settings.base)
+    try:
+        inputs.source(settings, secrets, lambda: 0.0)
+    except ValueError as error:
+        fail(str(error))
+    engine = bundles.engine([settings.path(each) for each in settings.config.rules.dirs], shipped=settings.config.rules.shipped)
+    if settings.alerts_file is not None:
+        load_config(settings.alerts_file, Tools(secrets=secrets, clock=lambda: 0.0))
+    click.echo(f"no fault; {len(engine.bundle.alerts)} alert rules")
+
+
+def _wait(running: Running, signals: queue.SimpleQueue[int]) -> int:
+    """Until a signal ends it, or the evaluation dies; the exit status."""
+    while True:
+        try:
+            number = signals.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            if running.alive:
+                continue
+            log.critical("the evaluation thread is dead; ending, so that somebody restarts us")
+            running.stop()
+            return 1
+        if number == signal.SIGHUP:
+            running.reload()
+            continue
+        log.info("%s: finishing", signal.Signals(number).name)
+        return 0 if running.stop() else 1
+
+
+def _log_to_stderr(level: str, redactor: Redactor) -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
+    )
+    for chatty in ("apscheduler", "uvicorn", "kafka", "httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel(max(logging.getLogger().level, logging.WARNING))
+    install(redactor)

@@ -136,6 +136,14 @@ class Store:
         with self.database.read() as connection:
             return [_event(value) for value in connection.execute(query).scalars()]
 
+    def size(self) -> int:
+        """Bytes of the database; 0 where the driver does not say."""
+        with self.database.read() as connection:
+            if connection.dialect.name != "sqlite":
+                return 0
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            return int(pages) * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
     def sweep(self, keep: Retention, now: float) -> Swept:
         """Delete what is over its bounds."""
         with self.database.write() as connection:

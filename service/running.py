@@ -1,0 +1,262 @@
+"""The running collector: everything wired, three loops on threads of their own, joined by the store.
+
+    consume + evaluate   one thread (service.consume)
+    deliver              one thread per receiver (alerts.pool)
+    serve HTTP           one thread (service.http)
+
+APScheduler posts what is periodic: ticks (silence) into the consumer's inbox, retention on its own thread.
+
+Errors at construction: ConfigErrors (rules, alerts), StoreError, CannotListen, SecretError, ValueError (Kafka settings).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from typing import Final
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from alerts.incidents import IncidentBook
+from alerts.model import Delivery, Outcome
+from alerts.receivers.settings import Tools
+from alerts.redaction import Redactor
+from alerts.secrets import Secrets
+from collector import health
+from collector.exporter import CONTENT_TYPE, Exporter
+from collector.health import Health
+from collector.run import DEPTH
+from collector.runs import Runs
+from rules.strict_yaml import ConfigErrors
+from service import bundles, inputs
+from service.config import Settings, seconds
+from service.consume import Consumer, Loop, Processed
+from service.http.app import build
+from service.http.server import HttpServer
+from service.notify import Notifier
+from service.own_alerts import Own, OwnAlerts
+from service.pipeline import Parts, Pipeline
+from service.shelf import Shelf
+from service.store.store import Store
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 1.0
+RETENTION_SECONDS: Final = 600.0
+_JOIN_SECONDS: Final = 30.0
+_FLUSH_SECONDS: Final = 5.0
+
+
+class Running:
+    """A collector. `start`, then `stop` exactly once; `reload` in between."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environ: Mapping[str, str],
+        redactor: Redactor,
+        clock: Callable[[], float] = time.time,
+        write: Callable[[str], None] | None = None,
+        on_commit: Callable[[Processed], None] = lambda processed: None,
+    ) -> None:
+        """`write` is where the console receiver writes; `on_commit` is told of every commit, on the consumer's thread."""
+        config = settings.config
+        self._settings = settings
+        self._clock = clock
+        self._on_commit = on_commit
+        self.health = Health()
+        secrets = Secrets(redactor, environ, settings.base)
+        tools = Tools(secrets=secrets, clock=clock, write=write)
+        engine = bundles.engine(self._rule_paths(), shipped=config.rules.shipped)
+        source = inputs.source(settings, secrets, clock)
+        _make_folder(settings.store_url)
+        self.store = Store(settings.store_url, config.store.durability)
+        self._notifier = Notifier(
+            settings.alerts_file, tools, self.store.deliveries, on_failed=self._delivery_failed, observe=self._delivered
+        )
+        try:
+            self._alerts = self._notifier.load()
+            self.http = HttpServer(config.http.host, config.http.port)
+        except Exception:
+            self.store.close()
+            raise
+        self._book = IncidentBook(self._alerts.router, self._alerts.reach)
+        runs = Runs(
+            max_runs=config.limits.max_runs,
+            max_series_per_run=config.limits.max_series_per_run,
+            linger=seconds(config.limits.linger),
+            depth=max(engine.depth, DEPTH),
+        )
+        shelf = Shelf(self.store, self._book, runs, clock=config.clock)
+        self._dead_letters = inputs.dead_letters(settings, secrets)
+        self.pipeline = Pipeline(
+            Parts(
+                self.store,
+                shelf,
+                engine,
+                self._book,
+                self._dead_letters,
+                self.health,
+                clock=config.clock,
+                own=OwnAlerts(config.name),
+                sole_reader=settings.spool is not None,
+                rejected_share=config.limits.rejected_share,
+            )
+        )
+        self._source = source
+        self.consumer = Consumer(Loop(source, self.pipeline, self.store, clock, self._committed))
+        self._thread = threading.Thread(target=self.consumer.run, name="tocsin-consume", daemon=True)
+        self._exporter = Exporter(runs.exposed, shelf.samples, self.health)
+        self._scraping = threading.Lock()
+        self._ticking = threading.Lock()
+        self._scheduler = BackgroundScheduler(timezone=UTC, daemon=True)
+        self.health.set(health.BUILD, 1.0, version("tocsin-server"), python_version())
+        self.health.set(health.BUNDLE, 1.0)
+
+    # ---- life
+
+    def start(self) -> None:
+        """Begin to serve, to deliver and to read, in this order."""
+        self.http.start(build(self.store, self))
+        self._notifier.start(self._alerts)
+        self._thread.start()
+        options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        self._scheduler.add_job(self._tick, "interval", seconds=TICK_SECONDS, **options)
+        self._scheduler.add_job(self.retain, "interval", seconds=RETENTION_SECONDS, **options)
+        self._scheduler.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the consuming thread lives; without it the process is of no use."""
+        return self._thread.is_alive()
+
+    def stop(self) -> bool:
+        """Finish the batch under way, save all runs, deliver what is due, close. False when something outlasts the patience."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+        self.consumer.stop()
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN_SECONDS)
+        ended = not self._thread.is_alive()
+        self._flush()
+        ended = self._notifier.stop() and ended
+        self.http.stop()
+        self._dead_letters.close()
+        if ended:
+            self.store.close()  # else a thread is still in it
+        return ended
+
+    def reload(self) -> bool:
+        """Read rules and alerts anew: all of it or nothing. False when they have faults; then the old ones stay in force and
+        an alert says so."""
+        now = self._clock()
+        try:
+            engine = bundles.engine(self._rule_paths(), shipped=self._settings.config.rules.shipped)
+            alerts = self._notifier.load()
+        except ConfigErrors as errors:
+            for error in errors.errors:
+                log.error("reload refused: %s", error)
+            self.health.set(health.BUNDLE, 0.0)
+            more = f" (and {len(errors.errors) - 1} more)" if len(errors.errors) > 1 else ""
+            reason = f"reload refused, the configuration before it stays in force: {errors.errors[0]}{more}"
+            self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, True, reason, now))
+            return False
+        # Receivers first: when the book routes to a new name, somebody must be there to deliver.
+        self._notifier.start(alerts)
+        self._alerts = alerts
+
+        def swap() -> Processed:
+            self._book.reconfigure(alerts.router, alerts.reach)
+            return self.pipeline.reload(engine, now)
+
+        self.consumer.post(swap)
+        self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, False, "reloaded", now))
+        self.health.set(health.BUNDLE, 1.0)
+        log.info("reloaded: %d alert rules, %d receivers", len(engine.bundle.alerts), len(alerts.settings))
+        return True
+
+    # ---- what the HTTP service asks (service.http.app.Watched)
+
+    def metrics(self) -> tuple[bytes, str]:
+        """The exposition."""
+        with self._scraping:
+            self.health.set(health.READY, float(not self.unhealthy() and not self.unready()))
+            return self._exporter.render(), CONTENT_TYPE
+
+    def unhealthy(self) -> list[str]:
+        """Why the process should be restarted."""
+        dead = [] if self.alive or self._thread.ident is None else ["the evaluation thread is dead"]
+        return dead + self.consumer.unhealthy(self._clock())
+
+    def unready(self) -> list[str]:
+        """Why no record is being evaluated."""
+        return self.consumer.unready()
+
+    # ---- periodic
+
+    def retain(self) -> None:
+        """Delete what the store need not keep."""
+        try:
+            swept = self.store.sweep(self._settings.config.store.retention, self._clock())
+        except Exception:
+            log.exception("retention failed; it is tried again")
+            return
+        if any(swept):
+            log.info("retention deleted %s", ", ".join(f"{count} {name}" for name, count in swept._asdict().items() if count))
+
+    def _tick(self) -> None:
+        """On the scheduler's thread; at most one tick waits for the consumer."""
+        self.health.set(health.STORE_SIZE, float(self.store.size()))
+        if not self._ticking.acquire(blocking=False):
+            return
+
+        def tick() -> Processed:
+            self._ticking.release()
+            self.health.replace(health.LAG, {name: float(count) for name, count in self._source.lag().items()})
+            return self.pipeline.tick(self._clock())
+
+        self.consumer.post(tick)
+
+    # ---- callbacks
+
+    def _committed(self, processed: Processed) -> None:
+        self._notifier.wake(processed.receivers)
+        self._on_commit(processed)
+
+    def _delivered(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
+        self.health.count(health.DELIVERIES, delivery.receiver, outcome.reason or ("ok" if outcome.ok else "failed"))
+        if outcome.ok:
+            self.health.set(health.DELIVERY_LAG, max(0.0, finished_at - delivery.created_at), delivery.receiver)
+
+    def _delivery_failed(self, delivery: Delivery) -> None:
+        reason = f"{delivery.receiver} was not told of {delivery.event.alert} on {delivery.event.run}: {delivery.error}"
+        self.consumer.post(lambda: self.pipeline.happened(Own.DELIVERY, reason, self._clock()))
+
+    # ---- helpers
+
+    def _rule_paths(self) -> list[Path]:
+        return [self._settings.path(directory) for directory in self._settings.config.rules.dirs]
+
+    def _flush(self) -> None:
+        """Give what is due now a moment to be delivered."""
+        queue, end = self.store.deliveries, time.monotonic() + _FLUSH_SECONDS
+        done = threading.Event()
+        while time.monotonic() < end:
+            now = self._clock()
+            if not any(queue.interrupted(name) or queue.due(name, now, 1) for name in queue.waiting()):
+                return
+            done.wait(0.05)
+
+
+def _make_folder(url: str) -> None:
+    """SQLite makes its file, not the folder that it lies in."""
+    path = url.removeprefix("sqlite:///")
+    if path != url and path not in ("", ":memory:"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
