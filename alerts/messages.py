@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Mapping
@@ -15,9 +16,13 @@ from alerts.model import Action, Delivery
 from alerts.text import clean, clean_line, cut_characters, fit, fit_list
 from rules.model import AlertEvent, Verdict
 
+log = logging.getLogger(__name__)
+
 MAY_REPEAT: Final = "(may repeat an earlier message)"
 _AROUND: Final = 3600.0
 """Seconds before and after the alert that a dashboard link shows."""
+_LATEST: Final = 1e11
+"""Seconds since the epoch; the year 5138."""
 _MAX_NAME: Final = 200
 _MAX_PROSE: Final = 4_000
 _MAX_FACTS: Final = 20
@@ -44,10 +49,25 @@ class Message:
 
 
 def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Message:
-    """The message of a delivery; `links` are templates by label (see `link`). A resolve only says that it is over."""
+    """The message of a delivery; `links` are templates by label (see `link`). A resolve only says that it is over.
+
+    Never raises: a fault in here must not cost the page, so the bare title goes out instead and says that it is bare.
+    """
+    try:
+        return _compose(delivery, links or {})
+    except Exception:
+        log.exception("the message of delivery %s could not be composed", delivery.id)
+        event = delivery.event
+        word = "RESOLVED" if delivery.action is Action.RESOLVE else event.severity.upper()
+        title = f"{word} {event.run}: {event.alert} at step {event.step}".encode("ascii", "replace").decode()
+        note = "(the full message could not be composed; see the log of Tocsin)"
+        return Message(" ".join(title.split())[:_MAX_PROSE], "", (), (), (), (), (note,))
+
+
+def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
     event = delivery.event
     notes = (MAY_REPEAT,) if delivery.ambiguous else ()
-    addresses, unusable = _links(delivery, links or {})
+    addresses, unusable = _links(delivery, links)
     if delivery.action is Action.RESOLVE:
         return Message(
             title=_title("RESOLVED", event),
@@ -97,6 +117,8 @@ def payload(event: AlertEvent) -> dict[str, Any]:
 def link(template: str, delivery: Delivery) -> str:
     """A link template with its placeholders filled in, percent-encoded: `https://host/d/run?var-run={run}&from={from_ms}`."""
     event = delivery.event
+    # A trainer's clock may say anything; then the moment at which the row was made is near enough.
+    when = next((time for time in (event.event_time, delivery.created_at) if 0.0 <= time < _LATEST), 0.0)
     values: dict[str, object] = {
         "run": event.run,
         "incident": delivery.incident,
@@ -104,9 +126,9 @@ def link(template: str, delivery: Delivery) -> str:
         "rule": event.id,
         "runbook": event.runbook,
         "step": event.step,
-        "time_ms": int(event.event_time * 1000),
-        "from_ms": int((event.event_time - _AROUND) * 1000),
-        "to_ms": int((event.event_time + _AROUND) * 1000),
+        "time_ms": int(when * 1000),
+        "from_ms": int((when - _AROUND) * 1000),
+        "to_ms": int((when + _AROUND) * 1000),
     }
     return _PLACEHOLDER.sub(lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template)
 

@@ -73,22 +73,18 @@ def fit(text: str, limit: int, encode: Callable[[str], str] = str) -> str:
 
 def fit_list(items: Sequence[str], limit: int, encode: Callable[[str], str] = str, bullet: str = "- ") -> str:
     """One item per line within `limit` characters; what does not fit is counted: "- and 12 more"."""
-    lines: list[str] = []
-    used = 0
-    for number, item in enumerate(items):
-        rest = len(items) - number - 1
-        reserve = len(f"\n{bullet}and {len(items)} more") if rest else 0
-        line = bullet + encode(item)
-        if used + len(line) + 1 + reserve > limit + 1:
-            if not lines:  # not even the first one fits: show its beginning
-                line = bullet + fit(item, max(0, limit - reserve - len(bullet)), encode)
-                lines.append(line)
-                rest_from = 1
-            else:
-                rest_from = number
-            if len(items) > rest_from:
-                lines.append(f"{bullet}and {len(items) - rest_from} more")
+    lines = [bullet + encode(item) for item in items]
+    if len(whole := "\n".join(lines)) <= limit:
+        return whole
+    room = limit - len(f"\n{bullet}and {len(items)} more")
+    kept, used = 0, -1
+    for line in lines:
+        used += 1 + len(line)
+        if used > room:
             break
-        lines.append(line)
-        used += len(line) + 1
-    return "\n".join(lines)
+        kept += 1
+    if kept == 0:  # not even the first fits: its beginning says more than a count
+        lines[0] = bullet + fit(items[0], max(0, room - len(bullet)), encode)
+        kept = 1
+    rest = [f"{bullet}and {len(items) - kept} more"] if len(items) > kept else []
+    return "\n".join([*lines[:kept], *rest])
