@@ -3,7 +3,7 @@
 `take` runs in the training loop. It must not wait for a GPU, and what it returns must not change when the loop goes on:
 
     int, float, bool, str, None     kept as they are (immutable)
-    numpy scalars, 0-d arrays,      float() at once: under a microsecond, and arrays may be overwritten in place
+    numpy scalars, 1-value arrays,  float() at once: under a microsecond, and arrays may be overwritten in place
     CPU tensors, Decimal ...
     tensors on a device             a device-side copy and a stream event, both asynchronous; `settle` waits for the event
                                     on the sender's thread. No .item() here: it would wait for all work queued on the GPU.
@@ -76,7 +76,7 @@ def _take_one(value: Any) -> Any:
         if hasattr(value, "full_tensor"):
             return Bad("sharded_tensor")
         if where is None or where == "cpu":
-            return float(value)
+            return float(value.item() if hasattr(value, "item") else value)
         return _defer(value, str(where))
     except Exception as error:
         # Any object may be logged, so any exception may come out of it; it becomes the reason why the value is dropped.
