@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Tab
 from rules.typed_yaml import convert
 
 DEFAULT_NAME: Final = "console"
-_MAX_DEPTH: Final = 20
+_PASSWORD: Final = re.compile(r"[^/@\s]*://[^/@\s]+@")
 
 T = TypeVar("T")
 Globs = str | list[str]
@@ -159,6 +160,9 @@ def _receiver(name: str, node: Node, tools: Tools, errors: list[ConfigError]) ->
     for key in schema.secret_fields:
         if (value := node.entries.get(key)) is not None:
             _check_reference(key, value, errors)
+    for value in node.entries.values():
+        if isinstance(value, Scalar) and _PASSWORD.match(value.text):
+            errors.append(value.mark.error("an address with a user or password is a secret: write env:NAME or file:path"))
     if len(errors) > before:
         return None
     settings = convert(node, schema, errors)
@@ -192,18 +196,14 @@ def _routes(
     inherited: tuple[str, ...],
     known: set[str],
     errors: list[ConfigError],
-    depth: int = 1,
 ) -> tuple[Route, ...]:
-    if entries and depth > _MAX_DEPTH:
-        errors.append(node.mark.error(f"routes are nested deeper than {_MAX_DEPTH} levels"))
-        return ()
     routes = []
     for number, entry in enumerate(entries):
         here = find(node, number)
         receivers = inherited
         if entry.receiver is not None:
             receivers = _named(entry.receiver, find(here, "receiver"), known, errors)
-        below = _routes(entry.routes, find(here, "routes"), receivers, known, errors, depth + 1)
+        below = _routes(entry.routes, find(here, "routes"), receivers, known, errors)
         routes.append(Route(_match(entry.match), receivers, below, entry.goes_on))
         last = number == len(entries) - 1
         if entry.match == MatchEntry() and not entry.goes_on and not last:

@@ -38,8 +38,6 @@ class WebhookSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         if not is_reference(self.url):
             check_address(self.url, secret_goes_there=self.bearer is not None)
-            if "@" in self.url.partition("://")[2].partition("/")[0]:
-                raise ValueError("an address with a password in it is a secret: write env:NAME or file:path")
 
 
 class Webhook:

@@ -45,9 +45,7 @@ def test_a_webhook_address_may_be_a_secret() -> None:
     assert "a-secret-path" not in outcome.detail and "tocsin-signature" not in server.requests[0].headers
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://h/", "https://", "http://h:99999/", "hook", "https://h/ x", "https://u:p@h/", "https://h/é"]
-)
+@pytest.mark.parametrize("url", ["ftp://h/", "https://", "http://h:99999/", "hook", "https://h/ x", "https://h/é"])
 def test_a_webhook_address_that_is_none(url: str) -> None:
     with pytest.raises(ValueError, match=r"address") as refused:
         WebhookSettings(kind="webhook", url=url)
