@@ -20,17 +20,19 @@ class DemoRun(NamedTuple):
     """What is wrong with it, in words; empty when nothing is."""
     from_step: int = 0
     """First step of the fault; 0 without one."""
+    sick: bool = False
+    """Somebody should be woken; a run that only looks odd is not sick."""
 
 
 RUNS: Final = (
     DemoRun("tiny-healthy-s1", "healthy", ""),
     DemoRun("tiny-single_spike-s1", "single_spike", "one odd batch: gradient norm x25 once, then normal; must not page", 120),
     DemoRun("tiny-group_size-s1", "group_size", "group size 8 -> 4: zero variance rises by arithmetic; must not alert", 120),
-    DemoRun("tiny-engine_sync-s1", "engine_sync", "weights no longer reach the rollout engine", 120),
-    DemoRun("tiny-nan-s1", "nan", "three updates with overflow in the ratio: gradient norm NaN", 120),
-    DemoRun("tiny-lr_blowup-s1", "lr_blowup", "learning rate x60: KL, gradient and entropy explode, reward crashes", 120),
-    DemoRun("tiny-verifier_zero-s1", "verifier_zero", "the verifier scores everything wrong", 120),
-    DemoRun("tiny-hang-s1", "hang", "no record for three hours after step 119", 119),
+    DemoRun("tiny-engine_sync-s1", "engine_sync", "weights no longer reach the rollout engine", 120, True),
+    DemoRun("tiny-nan-s1", "nan", "three updates with overflow in the ratio: gradient norm NaN", 120, True),
+    DemoRun("tiny-lr_blowup-s1", "lr_blowup", "learning rate x60: KL, gradient and entropy explode, reward crashes", 120, True),
+    DemoRun("tiny-verifier_zero-s1", "verifier_zero", "the verifier scores everything wrong", 120, True),
+    DemoRun("tiny-hang-s1", "hang", "no record for three hours after step 119", 119, True),
 )
 
 
