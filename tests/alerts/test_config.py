@@ -135,7 +135,7 @@ def test_a_file_is_read_and_one_that_is_not_there_is_an_error(tmp_path: Path) ->
         ("receivers:\n  c: {kind: console, colour: red}\ndefault: c", ["alerts.yaml:2:22: unknown key 'colour'"]),
         (
             "receivers:\n  'a b': {kind: console}\ndefault: c",
-            ["alerts.yaml:2:3:", "alerts.yaml:3:10: no receiver is named 'c'"],
+            ["alerts.yaml:2:3: 'a b' does not match"],
         ),
         (CONSOLE + "default: [c, d]", ["alerts.yaml:3:14: no receiver is named 'd' (known here: c)"]),
         (CONSOLE + "default: c\nroutes:\n  - match: {severity: loud}", ["alerts.yaml:5:23:"]),
