@@ -215,16 +215,16 @@ def _character_hint(text: str, at: int) -> str:
     return f"{character!r} is not expected here"
 
 
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _DURATION_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds(text: str) -> float:
     """The seconds of a duration such as `90s`, `10m`, `1.5h`. Raises ValueError for anything else."""
-    number = text.rstrip("mshd")
-    unit = text[len(number) :]
-    if unit not in _DURATION_UNITS or not number or not number[0].isdigit():
+    match = _DURATION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no duration (write a number with its unit: 90s, 10m, 6h, 2d)")
-    return float(number) * _DURATION_UNITS[unit]
+    return float(match[1]) * _DURATION_UNITS[match[2]]
 
 
 def _position(item: lark.Tree[lark.Token] | lark.Token | None) -> int:
@@ -375,6 +375,7 @@ def _render_leaf(node: Number | Duration | Text | Variable | Metric | Window) ->
 
 def format_number(value: float) -> str:
     """The shortest text that reads back as the same number."""
+    value = float(value)
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value)) if value or math.copysign(1.0, value) > 0 else "-0"
     return repr(value)
