@@ -106,9 +106,9 @@ def run(
         command.error(f"two logs would be the run {twice!r}: ship them with one command each, and --run")
     shipper = Shipper(logs, transport, say, additions)
     quit_event = stop if stop is not None else threading.Event()
-    if not given.quiet:
-        say(f"sending to {url}")
     with _signals(quit_event) if stop is None else contextlib.nullcontext():
+        if not given.quiet:
+            say(f"sending to {url}")
         try:
             follow(shipper, quit_event, given.poll, once=given.once)
         finally:

@@ -1,0 +1,375 @@
+"""Following real files: what frameworks, restarts and log rotation do to them. Nothing here waits for a clock."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tocsin.ship.bookmarks import Bookmarks, beside
+from tocsin.ship.follow import Follower
+from tocsin.ship.shipper import Log, Shipper
+from tocsin.ship.source import Reading
+from tocsin.transports.memory import MemoryTransport
+from tocsin.wire import EndRecord, Record, RunRecord, StepRecord
+
+NOW = 1790000000.0
+NewShip = Callable[..., "Ship"]
+
+
+class Ship:
+    """A tocsin-ship on one path; `start` is a new process with the same files."""
+
+    def __init__(self, path: Path, *, format: str = "auto", from_end: bool = False, to: str = "memory:") -> None:
+        self.path = path
+        self.format = format
+        self.from_end = from_end
+        self.to = to
+        self.transport = MemoryTransport()
+        self.said: list[str] = []
+        self.follower, self.shipper = self._made()
+
+    def close(self) -> None:
+        self.shipper.close()
+
+    def start(self) -> Ship:
+        self.close()
+        self.follower, self.shipper = self._made()
+        return self
+
+    def _made(self) -> tuple[Follower, Shipper]:
+        bookmarks = Bookmarks(beside(self.path))
+        reading = Reading(to=self.to, run="r", bookmarks=bookmarks, key="log", clock=lambda: NOW, from_end=self.from_end)
+        follower = Follower(self.path, self.format, reading)
+        return follower, Shipper([Log(follower, reading)], self.transport, self.said.append)
+
+    def poll(self, *, last: bool = False) -> list[Record]:
+        """What one look brings."""
+        before = len(self.transport.messages)
+        while self.shipper.poll_once(last=last):
+            pass
+        return self.transport.records[before:]
+
+
+@pytest.fixture
+def ship_on() -> Iterator[Callable[..., Ship]]:
+    """Makes a Ship on a path; all are closed at the end."""
+    made: list[Ship] = []
+
+    def make(path: Path, format: str = "auto", *, from_end: bool = False, to: str = "memory:") -> Ship:
+        made.append(Ship(path, format=format, from_end=from_end, to=to))
+        return made[-1]
+
+    yield make
+    for ship in made:
+        ship.close()
+
+
+def told(records: Sequence[Record]) -> list[tuple[str, int, int]]:
+    """(kind, attempt, step) of each record."""
+    kinds = {RunRecord: "run", StepRecord: "step", EndRecord: "end"}
+    return [(kinds[type(record)], record.attempt, getattr(record, "step", 0)) for record in records]
+
+
+def steps(records: Sequence[Record]) -> list[tuple[int, int]]:
+    return [(record.attempt, record.step) for record in records if isinstance(record, StepRecord)]
+
+
+def row(step: int, value: float = 0.5) -> str:
+    return json.dumps({"step": step, "data": {"actor/grad_norm": value}}) + "\n"
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+# --- growth ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_does_not_exist_yet_and_then_grows(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    ship = ship_on(path)
+    assert ship.poll() == []
+    assert ship.follower.status() == "waiting for the file"
+    path.touch()
+    assert ship.poll() == []
+    assert ship.follower.status() == "waiting for a first row that tells the format"
+    append(path, row(1))
+    assert told(ship.poll()) == [("run", 1, 0), ("step", 1, 1)]
+    assert ship.poll() == []
+    append(path, row(2) + row(3))
+    assert told(ship.poll()) == [("step", 1, 2), ("step", 1, 3)]
+    assert ship.said == []
+
+
+def test_a_half_written_line_waits_for_its_end(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1) + row(2)[:20])
+    ship = ship_on(path)
+    assert steps(ship.poll()) == [(1, 1)]
+    assert ship.poll() == []
+    append(path, row(2)[20:])
+    assert steps(ship.poll()) == [(1, 2)]
+    assert ship.shipper.tally.unreadable == 0
+
+
+def test_a_last_look_takes_an_unfinished_line_but_does_not_pass_it(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1) + row(2).rstrip("\n"))
+    assert steps(ship_on(path).poll(last=True)) == [(1, 1), (1, 2)]
+    append(path, "\n" + row(3)[:9])
+    assert steps(ship_on(path).poll(last=True)) == [(1, 2)]
+    append(path, row(3)[9:])
+    ship = ship_on(path)
+    assert steps(ship.poll(last=True)) == [(1, 3)]
+    assert ship.shipper.tally.unreadable == 0
+
+
+def test_bytes_that_are_no_record_are_counted_and_told_five_times(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1) + "{nonsense}\n" * 8 + row(2))
+    ship = ship_on(path)
+    assert steps(ship.poll()) == [(1, 1), (1, 2)]
+    assert ship.shipper.tally.unreadable == 8
+    assert len(ship.said) == 5
+    assert f"{path}: unreadable at {len(row(1))}: not JSON" in ship.said[0]
+
+
+def test_large_files_come_in_portions(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(row(step) for step in range(1, 1801)))
+    ship = ship_on(path)
+    assert ship.shipper.poll_once()
+    assert 0 < len(ship.transport.messages) < 600
+    ship.poll()
+    assert steps(ship.transport.records) == [(1, step) for step in range(1, 1801)]
+
+
+# --- restarts ------------------------------------------------------------------------------------------------------------
+
+
+def test_truncation_by_a_restart_is_a_new_attempt(tmp_path: Path, ship_on: NewShip) -> None:
+    """verl opens its file with "wb"."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1) + row(2) + row(3))
+    ship = ship_on(path)
+    ship.poll()
+    path.write_text(row(4))  # it goes on from a checkpoint: the step alone would not tell
+    assert told(ship.poll()) == [("run", 2, 0), ("step", 2, 4)]
+
+
+def test_truncation_that_grew_past_the_old_place_before_we_looked(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1, 0.25) + row(2, 0.25))
+    ship = ship_on(path)
+    ship.poll()
+    path.write_text("".join(row(step, 0.75) for step in range(1, 6)))
+    assert steps(ship.poll()) == [(2, step) for step in range(1, 6)]
+
+
+def test_truncation_while_nobody_looked(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1, 0.25) + row(2, 0.25))
+    ship = ship_on(path)
+    ship.poll()
+    path.write_text("".join(row(step, 0.75) for step in range(1, 6)))
+    assert steps(ship.start().poll()) == [(2, step) for step in range(1, 6)]
+    path.write_text("")
+    assert ship.start().poll() == []
+    append(path, row(6))
+    assert steps(ship.start().poll()) == [(3, 6)]
+
+
+def test_rotation_goes_on_in_the_same_attempt(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1))
+    ship = ship_on(path)
+    ship.poll()
+    append(path, row(2))
+    path.rename(tmp_path / "log.jsonl.1")
+    assert steps(ship.poll()) == [(1, 2)]  # the path is gone, the open file is not
+    append(tmp_path / "log.jsonl.1", row(3))
+    path.write_text(row(4))
+    assert told(ship.poll()) == [("step", 1, 3), ("step", 1, 4)]
+
+
+def test_rotation_while_nobody_looked(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1))
+    ship = ship_on(path)
+    ship.poll()
+    append(path, row(2))
+    path.rename(tmp_path / "log.jsonl.1")
+    path.write_text(row(3))
+    assert steps(ship.start().poll()) == [(1, 2), (1, 3)]
+
+
+def test_replacement_by_a_restart_is_a_new_attempt(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1) + row(2))
+    ship = ship_on(path)
+    ship.poll()
+    (tmp_path / "new").write_text(row(1, 0.75))
+    (tmp_path / "new").replace(path)
+    assert told(ship.poll()) == [("run", 2, 0), ("step", 2, 1)]
+
+
+def test_a_copy_of_the_log_is_gone_on_with(tmp_path: Path, ship_on: NewShip) -> None:
+    """Another inode, the same bytes: restored from a backup, moved to another disk."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1) + row(2))
+    ship = ship_on(path)
+    ship.poll()
+    (tmp_path / "copy").write_text(path.read_text() + row(3))
+    (tmp_path / "copy").replace(path)
+    assert told(ship.start().poll()) == [("step", 1, 3)]
+
+
+def test_a_table_that_is_begun_anew_has_a_header_of_its_own(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("step,actor_lr,kl\n1,0.5,1\n2,0.5,1\n")
+    ship = ship_on(path)
+    ship.poll()
+    path.write_text("step,kl,actor_lr\n3,7,8\n")
+    (run, step) = ship.poll()
+    assert isinstance(run, RunRecord)
+    assert isinstance(step, StepRecord)
+    assert (step.attempt, step.metrics) == (2, {"kl": 7.0, "actor_lr": 8.0})
+
+
+def test_consoles_restart_in_the_same_file(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "train.log"
+    console = "noise\n  0%|  | 0/4 [00:00<?, ?it/s]\n" + "".join(
+        f"\r {25 * step}%|#  | {step}/4 [00:01<00:01]\r{' ' * 30}\r{{'loss': 0.5, 'grad_norm': 1.0, 'epoch': {step / 4}}}\n"
+        for step in (2, 4)
+    )
+    path.write_text(console)
+    ship = ship_on(path)
+    assert steps(ship.poll()) == [(1, 2), (1, 4)]
+    append(path, console)
+    assert steps(ship.start().poll()) == [(2, 2), (2, 4)]
+
+
+# --- where to begin -----------------------------------------------------------------------------------------------------
+
+
+def test_from_the_end_only_what_is_new_with_its_context(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("step,actor_lr\n1,0.5\n2,0.5\n")
+    ship = ship_on(path, from_end=True)
+    assert told(ship.poll()) == [("run", 1, 0)]
+    append(path, "3,0.5\n")
+    assert told(ship.start().poll()) == [("step", 1, 3)]
+    path.write_text("step,actor_lr\n1,0.5\n")
+    assert told(ship.poll()) == [("run", 2, 0), ("step", 2, 1)]
+
+
+def test_another_destination_starts_over(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1))
+    ship_on(path).poll()
+    assert ship_on(path).poll() == []
+    assert steps(ship_on(path, to="kafka://elsewhere:9092").poll()) == [(1, 1)]
+
+
+@pytest.mark.parametrize("content", ["{", '{"version": 2, "logs": {}}', '{"version": 1, "logs": {"log": 3}}'])
+def test_a_spoilt_state_file_costs_only_repetition(tmp_path: Path, content: str, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1))
+    ship_on(path).poll()
+    beside(path).write_text(content)
+    assert steps(ship_on(path).poll()) == [(1, 1)]
+
+
+def test_a_parser_state_of_another_version_starts_over(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1))
+    ship_on(path).poll()
+    state = json.loads(beside(path).read_bytes())
+    state["logs"]["log"]["parser"] = {"something": "else"}
+    beside(path).write_text(json.dumps(state))
+    assert steps(ship_on(path).poll()) == [(1, 1)]
+
+
+# --- gzip ------------------------------------------------------------------------------------------------------------------
+
+
+def test_gzip_is_sent_in_one_pass_and_once(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress("".join(row(step) for step in range(1, 1201)).encode()))
+    ship = ship_on(path)
+    assert steps(ship.poll()) == [(1, step) for step in range(1, 1201)]
+    assert ship.poll() == []
+    assert ship.start().poll() == []
+
+
+def test_gzip_is_gone_on_with_where_the_first_pass_stopped(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress("".join(row(step) for step in range(1, 1201)).encode()))
+    ship = ship_on(path)
+    ship.shipper.poll_once()
+    sent = len(steps(ship.transport.records))
+    assert 0 < sent < 1200
+    assert steps(ship.start().poll())[0] == (1, sent + 1)
+    assert steps(ship.transport.records) == [(1, step) for step in range(1, 1201)]
+
+
+# --- canonical ---------------------------------------------------------------------------------------------------------------
+
+
+def test_canonical_records_pass_byte_for_byte(tmp_path: Path, ship_on: NewShip) -> None:
+    lines = [
+        '{"v":1,"kind":"run","run":"mine","time":1.5,"attempt":3,"later":"field"}',
+        '{"v":1,"kind":"step","run":"mine","step":7,"time":2.5,"attempt":3,"metrics":{"a":NaN}}',
+        '{"v":1,"kind":"end","run":"mine","step":7,"time":3.5,"attempt":3}',
+    ]
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    ship = ship_on(path)
+    ship.poll()
+    assert [message.value.decode() for message in ship.transport.messages] == lines
+    assert [(message.run, message.time, message.keep) for message in ship.transport.messages] == [
+        ("mine", 1.5, True),
+        ("mine", 2.5, False),
+        ("mine", 3.5, True),
+    ]
+
+
+# --- trouble -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told_once_and_tried_again(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(row(1))
+    path.chmod(0)
+    ship = ship_on(path)
+    assert ship.poll() == ship.poll() == []
+    assert ship.said == [f"{path}: Permission denied; trying again"]
+    path.chmod(0o600)
+    assert steps(ship.poll()) == [(1, 1)]
+
+
+def test_a_path_that_is_no_log_is_told_once_and_tried_again(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    ship = ship_on(path, "csv")
+    assert ship.poll() == ship.poll() == []
+    assert ship.said == [f"{path}: Is a directory; trying again"]
+
+
+def test_a_last_look_at_a_missing_or_unknown_file_fails(tmp_path: Path, ship_on: NewShip) -> None:
+    missing = ship_on(tmp_path / "none.log")
+    missing.poll(last=True)
+    assert missing.said == [f"{tmp_path / 'none.log'}: No such file or directory"]
+    assert missing.shipper.over
+    (tmp_path / "odd.log").write_text("nothing here\n")
+    odd = ship_on(tmp_path / "odd.log")
+    odd.poll(last=True)
+    assert "looked for canonical records" in odd.said[0]
+    assert odd.shipper.tally.failed == 1
