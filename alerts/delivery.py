@@ -134,6 +134,8 @@ class DeliveryWorker:
         """Deliver some of what is due; when to call again: `now` for at once, None for when there is something new."""
         if not self._recovered:
             self._recover(now)
+        # A wall clock that was set back must not hold the receiver for longer than it can have asked for.
+        self._held_until = min(self._held_until, now + self._policy.longest_retry_after)
         if now < self._held_until:
             return self._held_until
         due = self._queue.due(self.receiver.name, now, _LOOK_AHEAD)

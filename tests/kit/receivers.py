@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
 from alerts.secrets import Secrets
 from rules.model import AlertEvent, EventState, Severity, Verdict
+
+CERTIFICATE = Path(__file__).with_name("loopback.pem")
+"""Self-signed, for 127.0.0.1; trusted by whoever is told to."""
 
 
 class Request(NamedTuple):
@@ -81,7 +85,7 @@ Behaviour = Reply | Raw | Refuse | Blurt | Hang | Drip
 class FakeServer:
     """Listens on a free loopback port while entered; `url` is its address."""
 
-    def __init__(self, script: Sequence[Behaviour] = ()) -> None:
+    def __init__(self, script: Sequence[Behaviour] = (), *, tls: bool = False) -> None:
         self.requests: list[Request] = []
         self._script = list(script)
         self._unexpected: list[str] = []
@@ -89,7 +93,8 @@ class FakeServer:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._tls = _tls_server() if tls else None
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def add(self, *behaviours: Behaviour) -> None:
         """Go on with these."""
@@ -125,8 +130,14 @@ class FakeServer:
             self._spawn(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(10)
+        if self._tls is not None:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except OSError:  # a client that does not trust us hangs up; its attempt has used up no reply
+                connection.close()
+                return
         with connection:
-            connection.settimeout(10)
             with self._lock:
                 behaviour = self._script.pop(0) if self._script else None
             try:
@@ -161,6 +172,12 @@ class FakeServer:
                     connection.sendall(byte)
             case _:
                 self._over.wait(10)
+
+
+def _tls_server() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context
 
 
 def _reset(connection: socket.socket) -> None:
