@@ -43,8 +43,8 @@ def test_handoff_drops_the_oldest_steps_and_nothing_else(items: int, size: int) 
     queue: Handoff[str] = Handoff(items, size)
     assert queue.put("run", 10, keep=True) == 0
     assert sum(queue.put(f"step {number}", 10) for number in range(10)) == 8
-    assert queue.put("end", 10, keep=True) == 1
-    assert queue.take() == ["run", "step 9", "end"]
+    assert queue.put("end", 10, keep=True) == 0
+    assert queue.take() == ["run", "step 8", "step 9", "end"]
 
 
 def test_handoff_of_kept_items_alone_grows() -> None:
@@ -87,8 +87,8 @@ def test_handoff_keeps_its_limits_and_the_order(items: list[tuple[int, bool]], m
     kept = [number for number in left if not items[number][1]]
     assert kept == steps[len(steps) - len(kept) :], "of the steps, the newest stay"
     if kept:
-        assert len(left) <= most
-        assert sum(items[number][0] for number in left) <= room
+        assert len(kept) <= most
+        assert sum(items[number][0] for number in kept) <= room
 
 
 def test_segments_in_order_over_many_files(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def _add_extras(record: wire.StepRecord, extras: dict[str, Any], bad: Counter[st
     if (groups := extras.get("groups")) is not None:
         try:
             record.groups = _groups(groups)
-        except (ValueError, TypeError, msgspec.ValidationError):
+        except Exception:  # anything may have been passed in, so anything may be raised; it is counted and the step goes on
             bad["bad_groups"] += 1
     if rollouts := extras.get("rollouts"):
         if len(rollouts) > wire.MAX_ROLLOUTS:
@@ -115,7 +115,7 @@ def _add_extras(record: wire.StepRecord, extras: dict[str, Any], bad: Counter[st
         for rollout in rollouts[: wire.MAX_ROLLOUTS]:
             try:
                 record.rollouts.append(_rollout(rollout, bad))
-            except (ValueError, TypeError, AttributeError, msgspec.ValidationError):
+            except Exception:  # as above
                 bad["bad_rollout"] += 1
     if (record.groups is not None or record.rollouts) and len(wire.encode(record)) > MAX_VALUE_BYTES:
         bad["rollouts_cut"] += len(record.rollouts)

@@ -43,8 +43,8 @@ class Handoff(Generic[T]):
             self._entries.append(Entry(self._next, item, size, keep))
             self._next += 1
             self._bytes += size
-            if len(self._entries) + len(self._kept) <= self._max_items and self._bytes <= self._max_bytes:
-                return 0
+            if keep or (len(self._entries) + len(self._kept) <= self._max_items and self._bytes <= self._max_bytes):
+                return 0  # what must be kept never costs a step: a flush is no reason to lose one
             return self._make_room()
 
     def _make_room(self) -> int:

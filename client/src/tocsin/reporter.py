@@ -26,7 +26,7 @@ from tocsin import control, environment, wire
 from tocsin.build import Pending, build
 from tocsin.control import StopRequest
 from tocsin.handoff import Handoff
-from tocsin.snapshot import take
+from tocsin.snapshot import VALUE_BYTES, take, take_extras
 from tocsin.transports import Message, Transport, TransportCounts, from_url
 from tocsin.warn import log as logger
 from tocsin.warn import warn_once
@@ -39,8 +39,7 @@ EXIT_SECONDS: Final = 5.0
 ON_STOP: Final = ("ignore", "pause", "checkpoint_and_stop")
 
 _STEP_BYTES: Final = 400
-_METRIC_BYTES: Final = 100
-"""Estimates of what a queued step and one metric of it hold in memory; the limit is about not eating the job's memory."""
+"""Estimate of what a queued step holds in memory beside its metrics."""
 
 
 class Counters(NamedTuple):
@@ -186,10 +185,10 @@ class Reporter:
         try:
             if not self._started:
                 self.start()
-            size = _STEP_BYTES + _METRIC_BYTES * len(metrics)
+            size = _STEP_BYTES + VALUE_BYTES * len(metrics)
             extras = None
             if groups is not None or rollouts is not None:
-                extras, more = _extras(groups, rollouts)
+                extras, more = take_extras(groups, rollouts)
                 size += more
             pending = Pending("step", self._now(time), step, take(metrics), extras)
             self._logged += 1
@@ -226,7 +225,7 @@ class Reporter:
 
         Returns whether that is so. Never raises.
         """
-        if not self._active or self._thread is None:
+        if not self._active or self._closed or self._thread is None:
             return not len(self._queue)
         if threading.current_thread() is self._thread:
             return False
@@ -389,31 +388,6 @@ class Reporter:
         self._logged = 0
         self._bad = Counter()
         self._reset()
-
-
-def _extras(groups: Any, rollouts: Iterable[Any] | None) -> tuple[dict[str, Any], int]:
-    """Copies of what a step carries beside its metrics, and their size in memory, estimated."""
-    extras: dict[str, Any] = {}
-    size = 0
-    if groups is not None:
-        if isinstance(groups, Mapping):
-            groups = {key: _copied(value) for key, value in groups.items()}
-            size += sum(_METRIC_BYTES * len(value) for value in groups.values() if hasattr(value, "__len__"))
-        extras["groups"] = groups
-    if rollouts is not None:
-        sample = [dict(rollout) if isinstance(rollout, Mapping) else rollout for rollout in rollouts]
-        extras["rollouts"] = sample
-        for rollout in sample:
-            texts = rollout.values() if isinstance(rollout, dict) else (getattr(rollout, "response", ""),)
-            size += _METRIC_BYTES + sum(len(text) for text in texts if isinstance(text, str))
-    return extras, size
-
-
-def _copied(values: Any) -> Any:
-    """A copy of a list, array or tensor, which the training loop may overwrite; anything else as it is."""
-    if hasattr(values, "clone"):
-        return values.detach().clone()
-    return values.copy() if hasattr(values, "copy") else values
 
 
 _live: weakref.WeakSet[Reporter] = weakref.WeakSet()

@@ -15,11 +15,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tocsin import wire
 
+VALUE_BYTES: Final = 100
+"""Estimate of what a queued value with its key holds in memory; it bounds the queue and is no accounting."""
 PLAIN: Final = frozenset({float, int, bool, str, type(None)})
 
 
@@ -93,6 +95,36 @@ def _defer(value: Any, where: str) -> Deferred:
     module = getattr(sys.modules.get("torch"), where, None)
     stream = getattr(module, "current_stream", None)
     return Deferred(copy, stream().record_event() if stream is not None else None)
+
+
+def take_extras(groups: Any, rollouts: Iterable[Any] | None) -> tuple[dict[str, Any], int]:
+    """Copies of what a step carries beside its metrics (`groups`, `rollouts`), and their size in memory, estimated.
+
+    What cannot be copied is handed on as it is, for the sender to refuse. Raises only what iterating raises.
+    """
+    extras: dict[str, Any] = {}
+    size = 0
+    if groups is not None:
+        if isinstance(groups, Mapping):
+            groups = {key: _copied(value) for key, value in groups.items()}
+            size += sum(VALUE_BYTES * len(value) for value in groups.values() if hasattr(value, "__len__"))
+        extras["groups"] = groups
+    if rollouts is not None:
+        sample = [dict(rollout) if isinstance(rollout, Mapping) else rollout for rollout in rollouts]
+        extras["rollouts"] = sample
+        for rollout in sample:
+            texts: Iterable[Any] = rollout.values() if isinstance(rollout, dict) else ()
+            if isinstance(rollout, wire.Rollout):
+                texts = (rollout.prompt, rollout.response)
+            size += VALUE_BYTES + sum(len(text) for text in texts if isinstance(text, str))
+    return extras, size
+
+
+def _copied(values: Any) -> Any:
+    """A copy of a list, array or tensor, which the training loop may overwrite; anything else as it is."""
+    if hasattr(values, "clone"):
+        return values.detach().clone()
+    return values.copy() if hasattr(values, "copy") else values
 
 
 def settle(metrics: Mapping[Any, Any], limit: int = wire.MAX_METRICS) -> tuple[dict[str, wire.MetricValue], dict[str, int]]:
