@@ -141,15 +141,17 @@ class Table:
 
     def targets(self, key: str) -> tuple[Target, ...]:
         """Canonical metrics that a raw key feeds by itself; empty for one the table does not know."""
-        for spelling, weaker in self._spellings(key):
-            found = self._look_up(spelling, self._patterns)
-            if found:
-                return tuple(target._replace(provenance=Provenance.PROXY) for target in found) if weaker else tuple(found)
+        spellings = list(self._spellings(key))
+        # A key of the table, in any spelling, before a pattern that might take it for something else.
+        for look_up in (self._listed, self._matched):
+            for spelling, weaker in spellings:
+                if found := look_up(spelling):
+                    return tuple(target._replace(provenance=Provenance.PROXY) for target in found) if weaker else tuple(found)
         if "/" in key:
             return ()
         if flat := self._flat_exact.get(key):
             return tuple(self._exact[flat])
-        return tuple(self._look_up(key, self._flat_patterns))
+        return tuple(_match(key, self._flat_patterns))
 
     def row_rules(self, keys: Mapping[str, str]) -> Iterator[tuple[RowRule, dict[str, str]]]:
         """Row rules with inputs among the keys of a row (given as table spelling -> key), each with those inputs."""
@@ -171,18 +173,11 @@ class Table:
             )
         )
 
-    def _look_up(self, key: str, patterns: list[_Pattern]) -> list[Target]:
-        if found := self._exact.get(key):
-            return found
-        targets: dict[str, Target] = {}
-        for pattern in patterns:
-            if pattern.metric in targets or (_EVAL.match(key) and not pattern.metric.startswith("eval_")):
-                continue
-            match = pattern.regex.search(key)
-            if match and not (pattern.excluded and pattern.excluded.fullmatch(key)):
-                label = _label_value(pattern.labels, match)
-                targets[pattern.metric] = Target(pattern.metric, label, pattern.provenance, pattern.rank, pattern.convert)
-        return list(targets.values())
+    def _listed(self, key: str) -> list[Target]:
+        return self._exact.get(key, [])
+
+    def _matched(self, key: str) -> list[Target]:
+        return _match(key, self._patterns)
 
     def _spellings(self, key: str) -> Iterator[tuple[str, bool]]:
         """The key, then what is left without a tracker's prefix or tag; and whether that makes it a weaker quantity."""
@@ -210,6 +205,19 @@ class Table:
             yield "rollout_corr/" + key.removeprefix("mismatch/"), False
 
 
+def _match(key: str, patterns: list[_Pattern]) -> list[Target]:
+    """Targets of a key by pattern; of several patterns of one metric the first."""
+    targets: dict[str, Target] = {}
+    for pattern in patterns:
+        if pattern.metric in targets or (_EVAL.match(key) and not pattern.metric.startswith("eval_")):
+            continue
+        match = pattern.regex.search(key)
+        if match and not (pattern.excluded and pattern.excluded.fullmatch(key)):
+            label = _label_value(pattern.labels, match)
+            targets[pattern.metric] = Target(pattern.metric, label, pattern.provenance, pattern.rank, pattern.convert)
+    return list(targets.values())
+
+
 def _label_value(labels: tuple[str, ...], match: re.Match[str]) -> str | None:
     """The value of the metric's one label; a second label (k) is joined to it: `gsm8k@8`."""
     if not labels:
@@ -224,4 +232,4 @@ def _flattened(regex: re.Pattern[str]) -> re.Pattern[str]:
 
 
 def _ends_open(regex: re.Pattern[str]) -> bool:
-    return regex.pattern.removesuffix("$").endswith(("+", "+)"))
+    return regex.pattern.removesuffix("$").endswith((".+", ".+)", "]+", "]+)"))
