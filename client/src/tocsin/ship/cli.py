@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,12 +94,27 @@ def run(
     """The command with its surroundings as parameters. SystemExit for a wrong command line, as argparse does."""
     command = parser()
     given = command.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="tocsin-ship-", ignore_cleanup_errors=True) as fallback:
+        return _run(command, given, Path(fallback), environ, say, clock, stop)
+
+
+def _run(
+    command: argparse.ArgumentParser,
+    given: argparse.Namespace,
+    fallback: Path,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+    stop: threading.Event | None,
+) -> int:
+    """`fallback` is where the Kafka transport puts what it cannot deliver; it need not outlive us, the log holds the same."""
     if given.run is not None and len(given.paths) > 1:
         command.error("--run names one run: give one PATH, or leave it out and the files' names are taken")
     try:
         additions = Additions(dict(map(_pair, given.label)), {k: _value(v) for k, v in map(_pair, given.config)})
         url = destination(given, environ)
-        transport = from_url(url, settings=_settings(given, environ) if url.startswith("kafka:") else None)
+        settings = _settings(given, environ) if url.startswith("kafka:") else None
+        transport = from_url(url, fallback=fallback, settings=settings)
     except (ValueError, OSError) as error:
         command.error(str(error))
     logs = open_logs(given, url, clock, say)

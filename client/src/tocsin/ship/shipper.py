@@ -157,7 +157,8 @@ class Shipper:
 
     def _confirm(self) -> bool:
         """Have the transport confirm what was sent; then keep the bookmarks. False while it does not."""
-        confirmed = self._transport.flush(self._flush_seconds)
+        # A transport is content when records are in its fallback folder; here only their arrival counts, the log is safe.
+        confirmed = self._transport.flush(self._flush_seconds) and not self._transport.counts().waiting
         lost, self._lost = self._dropped() - self._lost, self._dropped()
         if lost > 0:
             self._say(f"the transport dropped {lost} records; reading them again")

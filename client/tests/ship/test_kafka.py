@@ -1,0 +1,98 @@
+"""tocsin-ship and a real broker that is away in the middle: every record arrives, in order."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit import kafka, services
+from tocsin import wire
+from tocsin.ship import cli
+from tocsin.ship.bookmarks import Bookmarks, beside
+from tocsin.ship.follow import Follower
+from tocsin.ship.shipper import Log, Shipper
+from tocsin.ship.source import Reading
+from tocsin.transports.kafka import KafkaTransport
+
+pytestmark = [
+    pytest.mark.kafka,
+    # kafka-python 3.0.12 reads its schemas by importlib.resources.read_text, deprecated in Python 3.11, back in 3.13 ...
+    pytest.mark.filterwarnings("ignore:(read_text|open_text) is deprecated:DeprecationWarning"),
+    # ... and leaves the socket of a refused connection to the collector of garbage.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
+    made = kafka.Broker(tmp_path_factory.mktemp("kafka"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def consume(broker: kafka.Broker, topic: str) -> list[wire.Record]:
+    """What is in a one-partition topic."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    partition = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest")
+    try:
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        consumer.seek_to_beginning(partition)
+        records = []
+        while consumer.position(partition) < end:
+            for messages in consumer.poll(timeout_ms=500).values():
+                records += [wire.decode(message.value).record for message in messages]
+        return records
+    finally:
+        consumer.close()
+
+
+def test_a_broker_that_is_away_in_the_middle(broker: kafka.Broker, tmp_path: Path) -> None:
+    topic = broker.topic("records")
+    path = tmp_path / "a.jsonl"
+
+    def write(*steps: int) -> None:
+        with path.open("a") as file:
+            file.writelines(json.dumps({"step": step, "data": {"actor/lr": 1.0}}) + "\n" for step in steps)
+
+    url = f"kafka://{broker.bootstrap}/{topic}"
+    write(*range(1, 301))
+    status = cli.run(
+        [str(path), "--once", "--kafka", broker.bootstrap, "--topic", topic],
+        environ={},
+        say=lambda text: None,
+        clock=lambda: 1790000000.0,
+        stop=threading.Event(),
+    )
+    assert status == 0
+
+    said: list[str] = []
+    transport = KafkaTransport([broker.bootstrap], topic=topic, fallback=tmp_path / "fallback", patience=2.0)
+    reading = Reading(to=url, run="a", bookmarks=Bookmarks(beside(path)), key=path.name, clock=lambda: 1790000000.0)
+    shipper = Shipper([Log(Follower(path, "auto", reading), reading)], transport, said.append, flush_seconds=2.0)
+    try:
+        broker.stop()
+        write(*range(301, 401))
+        shipper.poll_once()
+        write(*range(401, 501))
+        shipper.poll_once()
+        assert said == ["the transport does not confirm; waiting, the logs keep what is new"]
+        broker.start()
+        services.until(lambda: not shipper.poll_once() and said[-1] == "the transport confirms again", "confirmation", 60.0)
+        shipper.poll_once()
+        assert shipper.settle()
+    finally:
+        shipper.close()
+        transport.close(5.0)
+    steps = [record.step for record in consume(broker, topic) if isinstance(record, wire.StepRecord)]
+    assert list(dict.fromkeys(steps)) == list(range(1, 501))
