@@ -33,6 +33,9 @@ _OK: Final = Verdict.OK
 _NO_DATA: Final = Verdict.NO_DATA
 _NO_COMPARISON: Decisive | None = None
 _INACTIVE: Final = Phase.INACTIVE
+_NOT_COUNTING: Final = (Phase.INACTIVE, Phase.FIRING)
+"""Phases in which a rule without inputs may be judged again at a later row of its step: nothing is counted, so that a
+restart between the two rows, which knows of no first judgement, comes to the same state."""
 
 
 @dataclass(slots=True)
@@ -105,13 +108,16 @@ class Engine:
             targets: list[Instance] | None = cache.get(number)
             if targets is None:
                 targets = self._targets(program, view, states, found)
+            uncalled = program.gaps and not program.every_row and not self._program.calls(number, view.arrived)
             for instance in targets:
                 state = table.get(instance.key)
                 if state is None:
                     state = states.get(instance.key)
                 if program.gaps and state.phase is not _INACTIVE:
                     state = self._judge_gaps(program, instance, state, frame, states, events)
-                if state.evaluated == here and not program.clocked:
+                if uncalled:
+                    continue
+                if state.evaluated == here and not (program.every_row and state.phase in _NOT_COUNTING):
                     continue
                 frame.fan = instance.fan
                 if program.guarded and self._guarded(program, state, frame):
@@ -132,8 +138,10 @@ class Engine:
                 late = state.evaluated > here and state.evaluated[0] == here[0] and view.steps[-1] >= state.evaluated[1]
                 if not late:
                     state.evaluated = here
-                    if program.several and _incomplete(program, frame):
-                        # A later row of this step must find it judged, also after a restart.
+                    if (program.several and _incomplete(program, frame)) or (
+                        program.remembers and state.phase is not _INACTIVE
+                    ):
+                        # What comes next depends on which step was judged last, also after a restart.
                         states.dirty.add(instance.key)
                 if truth == FALSE and state.phase is _INACTIVE:
                     state.verdict = _OK
@@ -252,6 +260,7 @@ class Engine:
     ) -> None:
         """Feeds a definite result to the state machine and notes what changed."""
         decisive = frame.decisive
+        states.judged[instance.key] = moment.record
         if truth == NON_FINITE:
             state.verdict, state.reason = Verdict.NON_FINITE, reason(decisive, "an input is not finite")
             found.breaching.update(map(frame.resolved, program.watched))
@@ -325,16 +334,16 @@ class Engine:
     def _report_stale(self, view: RunView, states: RunStates, found: Evaluation) -> None:
         """Firing alerts that no record judges any more: they stay, and it is said."""
         for key in states.firing:
-            state = states.states[key]
             program = self._program.by_id.get(key.rule_id)
-            if program is None or program.clocked or state.evaluated[0] != view.attempt:
+            if program is None or program.clocked:
                 continue
-            without = bisect_right(view.steps, view.step) - bisect_right(view.steps, state.evaluated[1])
+            without = view.record - states.judged.setdefault(key, view.record)
             if without < STALE_AFTER:
                 states.strained.discard(key)
             elif key not in states.strained:
                 states.strained.add(key)
-                text = f"fires, but was not judged in the last {without} records: {state.reason or 'its metrics are missing'}"
+                why = states.states[key].reason or "its metrics are missing"
+                text = f"fires, but was not judged in the last {without} records: {why}"
                 found.health.append(_health(program, view, dict(key.labels), Verdict.NO_DATA, text))
 
 

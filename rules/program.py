@@ -16,6 +16,7 @@ from rules.compile import Compiler, Scope, Uses
 from rules.language import Node
 from rules.run_states import StateKey
 from rules.state import Timing
+from rules.timing import Domain
 
 MAX_INSTANCES: Final = 100
 """Instances of one rule on one run (label values); beyond that the first ones are kept and the rule says so."""
@@ -44,6 +45,8 @@ class AlertProgram:
     """Has a warm-up or asks for exact input."""
     gaps: bool
     """Judges records that bring nothing: `on_gap` is not `hold`."""
+    remembers: bool
+    """The step that was judged last is part of its state: it judges gaps, or counts verdicts while it fires."""
     several: bool
     """More than one input, so that a later row of a step can complete it."""
     breach_on_non_finite: bool
@@ -95,6 +98,10 @@ class Program:
             if numbers:
                 found.update(numbers)
         return sorted(found)
+
+    def calls(self, number: int, arrived: Iterable[str]) -> bool:
+        """Whether a row with these series calls for an alert by one of its inputs."""
+        return any(number in (self._routes.get(key) or self._route(key)) for key in arrived)
 
     def _route(self, key: str) -> tuple[int, ...]:
         numbers = self._by_name.get(key, ())
@@ -151,6 +158,7 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
                 every_row=not uses.inputs or uses.clocked,
                 guarded=rule.warmup > 0 or bool(rule.requires_exact),
                 gaps=rule.on_gap is not OnGap.HOLD,
+                remembers=rule.on_gap is not OnGap.HOLD or rule.hold.domain is Domain.M_OF_N,
                 several=len(uses.inputs) > 1,
                 breach_on_non_finite=rule.on_non_finite is OnNonFinite.BREACH,
                 variables=values[rule.group],

@@ -464,6 +464,8 @@ def test_a_restart_at_any_row_changes_nothing(rows: list[tuple[int, dict[str, fl
 
     def play(stop_at: int | None) -> tuple[list[Any], dict[StateKey, Any]]:
         run, states, kept, events, step = FakeRun(), RunStates(), dict[StateKey, bytes](), [], 1
+        run.row(0, {"x": 0.0, "y": 0.0, "tick": 0.0})  # a metric of which a run has never heard may come as a surprise
+        judge(RESTART, run, states)
         for index, (move, values) in enumerate(rows):
             if index == stop_at:
                 states = RunStates()
