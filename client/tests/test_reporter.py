@@ -276,7 +276,9 @@ def test_a_request_that_nobody_asked_for_is_not_acknowledged(transport: MemoryTr
     reporter.start()
     assert reporter.flush(10)
     transport.request_stop(stop())
-    until(lambda: reporter._stop, "the sender to find it")  # noqa: SLF001 - asking would acknowledge
+    sender = reporter._sender  # noqa: SLF001 - asking the reporter would acknowledge
+    assert sender is not None
+    until(lambda: sender.stop, "the sender to find it")
     reporter.log(1, {})
     assert reporter.flush(10)
     reporter.close()
