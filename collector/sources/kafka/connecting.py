@@ -42,6 +42,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 """What a caller may set otherwise."""
 
+_HOW_TO_REACH: Final = frozenset({"security_protocol", "api_version", "proxy_url", "client_dns_lookup"})
+
 
 class RebalanceNotes(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types
     """Remembers that something changed. It runs on the client's I/O thread, where heartbeats wait for it.
@@ -88,30 +90,54 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**DEFAULTS, **settings, **OURS}
 
 
+def security(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a consumer's settings that a producer and an admin client need as well to reach the same cluster."""
+    return {key: value for key, value in settings.items() if key.startswith(("ssl_", "sasl_")) or key in _HOW_TO_REACH}
+
+
 def connect(bootstrap: Sequence[str] | str, group: str | None, config: Mapping[str, Any], seconds: float) -> KafkaConsumer:
     """A consumer that has reached the cluster within `seconds`. Raises SourceUnavailable."""
+    return reach(KafkaConsumer, bootstrap, {**config, "group_id": group}, seconds)
+
+
+def reach(kind: Any, bootstrap: Sequence[str] | str, config: Mapping[str, Any], seconds: float) -> Any:
+    """A KafkaConsumer, KafkaProducer or KafkaAdminClient that has reached the cluster within `seconds`.
+
+    Raises SourceUnavailable, and ValueError for a setting that the class does not know.
+    """
+    if unknown := sorted(config.keys() - kind.DEFAULT_CONFIG.keys()):
+        raise ValueError(f"Kafka settings that kafka-python does not know: {', '.join(unknown)}")
     clients: list[Any] = []
 
     def client(**options: Any) -> Any:
-        made = KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**options)
+        made = kind.DEFAULT_CONFIG["kafka_client"](**options)
         clients.append(made)
         return made
 
     options = {**config, "bootstrap_timeout_ms": int(seconds * 1000), "kafka_client": client}
     try:
-        return KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **options)
+        return kind(bootstrap_servers=bootstrap, **options)
     except (KafkaError, OSError) as error:
         # The constructor starts its I/O thread before it looks for a broker, and leaves it running when there is none.
         for made in clients:
             made.close()
-        raise SourceUnavailable(f"no connection to Kafka at {_addresses(bootstrap)}: {reason(error)}") from error
+        addresses = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+        raise SourceUnavailable(f"no connection to Kafka at {addresses}: {reason(error)}") from error
+
+
+def forget_fetched(consumer: KafkaConsumer) -> None:
+    """Make the consumer fetch anew what it holds and has not handed out.
+
+    A batch that raised stays in kafka-python's fetcher, exhausted; the next poll at the same position would ask it for
+    records for ever, without a timeout. There is no public call that throws it away, but the fetcher's own `close` does
+    that and nothing else. Where a later version has none, seeking elsewhere has the same effect.
+    """
+    close = getattr(getattr(consumer, "_fetcher", None), "close", None)
+    if callable(close):
+        close()
 
 
 def reason(error: BaseException) -> str:
     """An error in one line; kafka-python's own texts are often empty."""
     text = " ".join(str(error).split())
     return text if text.startswith(type(error).__name__) else f"{type(error).__name__}: {text}".rstrip(": ")
-
-
-def _addresses(bootstrap: Sequence[str] | str) -> str:
-    return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)

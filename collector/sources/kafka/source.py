@@ -22,7 +22,7 @@ from kafka.structs import OffsetAndMetadata
 from collector.model import Batch, RawRecord, SourceFault
 from collector.ports import Positions, SourceUnavailable
 from collector.sources.kafka import damage
-from collector.sources.kafka.connecting import RebalanceNotes, checked, connect, name, reason
+from collector.sources.kafka.connecting import RebalanceNotes, checked, connect, forget_fetched, name, reason
 
 JSON: Final = "application/json"
 _LOG_APPEND_TIME: Final = 1
@@ -74,8 +74,8 @@ class KafkaSource:
         self._closed = False
         self._next: dict[TopicPartition, int] = {}
         """Placed partitions, and the offset after the last record that was handed out."""
-        self._begun: dict[TopicPartition, int] = {}
-        """Where those began that the store does not know."""
+        self._stored: dict[TopicPartition, int | None] = {}
+        """What the store says as long as only we read: the position after the last record, not after what was passed over."""
         self._damaged: dict[TopicPartition, damage.Damage] = {}
         """The last unreadable batch, until a record is read behind it: it is told once however many offsets it holds."""
         self._assigned: list[str] = []
@@ -211,6 +211,7 @@ class KafkaSource:
     def _rebalanced(self, consumer: KafkaConsumer) -> None:
         """Note what is no longer ours, place what is new, and let all go on."""
         assert self._positions is not None
+        forget_fetched(consumer)
         current = set(consumer.assignment())
         lost, self._notes.lost = self._notes.lost, set()
         for tp in [tp for tp in self._next if tp not in current or name(tp) in lost]:
@@ -219,9 +220,8 @@ class KafkaSource:
         for tp in sorted(current):
             stored = self._positions.position(name(tp))
             if tp in self._next:
-                stands = stored if stored is not None else self._begun.get(tp)
-                if stands == self._next[tp]:
-                    consumer.seek(tp, stands)  # a consumer that was made anew knows the committed offset only
+                if stored in (self._stored[tp], self._next[tp]):
+                    consumer.seek(tp, self._next[tp])  # a consumer that was made anew knows the committed offset only
                     consumer.resume(tp)
                     continue
                 self._forget(tp)
@@ -232,7 +232,7 @@ class KafkaSource:
 
     def _forget(self, tp: TopicPartition) -> None:
         del self._next[tp]
-        self._begun.pop(tp, None)
+        del self._stored[tp]
         self._damaged.pop(tp, None)
         self._to_commit.pop(tp, None)
         if name(tp) in self._assigned:
@@ -260,11 +260,12 @@ class KafkaSource:
             consumer.resume(tp)
             self._next[tp] = at
             if not ours:
-                self._begun[tp] = at
+                self._stored[tp] = place
                 self._assigned.append(name(tp))
 
     def _pass_over(self, consumer: KafkaConsumer, error: Exception) -> None:
         """Find the bytes that made a poll raise and seek behind them. Raises SourceUnavailable when it is not the bytes."""
+        forget_fetched(consumer)
         if damage.is_outage(error):
             raise SourceUnavailable(reason(error)) from error
         found = damage.named(error)
@@ -294,7 +295,7 @@ class KafkaSource:
             content_type = _content_type(message.headers) if message.headers else JSON
             # A value may be absent (a tombstone); to the decoder that is no record, like empty bytes.
             records.append(RawRecord(message.value or b"", partition, offset, offset + 1, received_at, content_type))
-        self._next[tp] = messages[-1].offset + 1
+        self._next[tp] = self._stored[tp] = messages[-1].offset + 1
         self._damaged.pop(tp, None)
 
     def _behind(self, consumer: KafkaConsumer, exact: bool) -> bool:
