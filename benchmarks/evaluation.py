@@ -1,0 +1,67 @@
+"""Evaluation from memory: decode, fold, signals, record rules, all shipped rules; one core, no store."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from statistics import median
+
+from benchmarks.records import encoded
+from collector.run import Run
+from rules.engine import Engine
+from rules.loader import load_bundle, shipped_packs
+from rules.run_states import RunStates
+from tocsin import wire
+
+RECORDS = 2_000
+ROUNDS = 5
+
+
+def fold(values: list[bytes], engine: Engine) -> tuple[Run, RunStates]:
+    """What the pipeline does with the records of one run, without store and deliveries."""
+    run, states = Run("bench", depth=max(256, engine.depth)), RunStates()
+    for value in values:
+        record = wire.decode(value).record
+        run.apply(record, received_at=record.time, arrival=record.time)
+        if isinstance(record, wire.StepRecord):
+            run.extend(engine.record(run))
+            found = engine.evaluate(run, states, record.time)
+            if found.breaching:
+                run.mark_breaching(found.breaching)
+    return run, states
+
+
+def run() -> dict[str, float]:
+    """eval_records_per_s (median of rounds), its parts in microseconds per record, and mb_per_run."""
+    engine = Engine(load_bundle([shipped_packs()]))
+    values = encoded("bench", RECORDS)
+    fold(values[:300], engine)
+    seconds = []
+    for _ in range(ROUNDS):
+        gc.collect()
+        started = time.perf_counter()
+        fold(values, engine)
+        seconds.append(time.perf_counter() - started)
+    started = time.perf_counter()
+    for value in values:
+        wire.decode(value)
+    decoding = time.perf_counter() - started
+    return {
+        "eval_records_per_s": len(values) / median(seconds),
+        "eval_us_per_record": median(seconds) / len(values) * 1e6,
+        "decode_us_per_record": decoding / len(values) * 1e6,
+        "mb_per_run": memory_per_run(engine, values),
+    }
+
+
+def memory_per_run(engine: Engine, values: list[bytes], runs: int = 20) -> float:
+    """MiB of one active run with full windows, signals and rule states (allocations traced, averaged over runs)."""
+    gc.collect()
+    tracemalloc.start()
+    kept = [fold(values[:600], engine) for _ in range(runs)]
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(kept) == runs
+    return size / runs / 2**20
