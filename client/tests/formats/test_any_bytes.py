@@ -19,6 +19,7 @@ from tocsin.wire import StepRecord
 GOOD = {
     "canonical": b'{"v":1,"kind":"step","run":"r","step":%d,"time":0,"metrics":{"a":NaN}}\n',
     "verl-jsonl": b'{"step": %d, "data": {"actor/lr": 0.5, "x": null}}\n',
+    "flat-jsonl": b'{"step": %d, "time": 1790000000.5, "optim/lr": 0.5, "x": null}\n',
     "csv": b"%d,0.5,nan\n",
     "trl-console": b"\r 10%%|# | 1/9 [00:01<00:01]\r            \r{'loss': 0.5, 'grad_norm': nan, 'epoch': 0.5, 'step': %d}\n",
     "verl-console": b"(TaskRunner pid=1) step:%d - actor/lr:np.float64(0.5)\n",

@@ -11,6 +11,7 @@ from tocsin.formats import FORMATS, UnknownFormat, detect, read_records
 BEGINNINGS = {
     "canonical": ['{"v":1,"kind":"step","run":"r","step":1,"time":0}', '\x00garbage\n{"v":1,"kind":"run","run":"r","time":0}'],
     "verl-jsonl": ['{"step": 1, "data": {"actor/lr": NaN}}', 'half a line}\n{"step": 1, "data": {}}'],
+    "flat-jsonl": ['{"step": 5, "time": 1790000000.1, "optim/lr": 1e-06}', '{"loss": NaN, "global_step/max_steps": "12/100"}'],
     "csv": ["step,actor_lr\n", '"Step","run - train/loss"\n1,2\n', "\ufeff_step,train/loss\n"],
     "trainer-state": ['{\n "best_metric": null,\n "log_history": [\n', '{"log_history": []}'],
     "trl-console": [
@@ -34,7 +35,10 @@ def test_every_format_has_an_example() -> None:
     assert set(BEGINNINGS) == set(FORMATS)
 
 
-@pytest.mark.parametrize("text", ["", "hello\nworld\n", '{"a": 1}\n', "a,b\n1,2\n", "\x00" * 100])
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello\nworld\n", '{"a": 1}\n', '{"step": 1}\n', '{"step": 1, "kind": "x", "a": 2}\n', "a,b\n1,2\n", "\x00" * 100],
+)
 def test_anything_else_says_what_was_looked_for(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.log"
     path.write_text(text)

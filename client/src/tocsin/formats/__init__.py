@@ -20,6 +20,7 @@ from tocsin.formats.base import Clock, Format, Parsed, Parser, UnknownFormat, un
 from tocsin.formats.canonical import CANONICAL
 from tocsin.formats.csv_table import CSV
 from tocsin.formats.detection import detect, recognise
+from tocsin.formats.flat_jsonl import FLAT_JSONL
 from tocsin.formats.reading import LogFile, document, lines, open_log, run_id
 from tocsin.formats.trainer_state import TRAINER_STATE
 from tocsin.formats.trl_console import TRL_CONSOLE
@@ -27,7 +28,7 @@ from tocsin.formats.verl_console import VERL_CONSOLE
 from tocsin.formats.verl_jsonl import VERL_JSONL
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {format.name: format for format in (CANONICAL, TRL_CONSOLE, TRAINER_STATE, VERL_JSONL, VERL_CONSOLE, CSV)}
+    {format.name: format for format in (CANONICAL, TRL_CONSOLE, TRAINER_STATE, VERL_JSONL, VERL_CONSOLE, CSV, FLAT_JSONL)}
 )
 
 __all__ = ["FORMATS", "Clock", "Format", "Parsed", "Parser", "UnknownFormat", "detect", "read_records", "recognise", "run_id"]

@@ -90,15 +90,25 @@ class RunLog:
     """
 
     def __init__(
-        self, *, run: str, names: str, framework: str | None = None, clock: Clock | None = None, state: State | None = None
+        self,
+        *,
+        run: str,
+        names: str,
+        framework: str | None = None,
+        clock: Clock | None = None,
+        state: State | None = None,
+        late_steps: int = 0,
     ) -> None:
         self.run = run
         self.names = names
         self.framework = framework or names
         self.config: dict[str, Any] = {}
         self._clock = clock
+        self._late_steps = late_steps
+        """How far behind the newest step a row may be without a new attempt (several writers of one log)."""
         self.attempt = 1
         self.last_step: int | None = None
+        """The newest step of this attempt."""
         self.rows = 0
         """Step rows in all attempts: the synthetic clock."""
         self.opened = False
@@ -125,9 +135,10 @@ class RunLog:
     def step(self, step: int, metrics: dict[str, Any], time: float | None = None) -> list[Record]:
         """The records of one row: the opening of an attempt where one begins, then the step."""
         records: list[Record] = []
-        if self.opened and (self.cut or (self.last_step is not None and step < self.last_step)):
+        if self.opened and (self.cut or (self.last_step is not None and step < self.last_step - self._late_steps)):
             self.attempt += 1
             self.opened = False
+            self.last_step = None
         self.cut = False
         at = self._time(time)
         if not self.opened:
@@ -135,7 +146,7 @@ class RunLog:
             labels = {"framework": self.framework} if self.framework != "canonical" else {}
             records.append(RunRecord(run=self.run, time=at, attempt=self.attempt, labels=labels, config=dict(self.config)))
         self.rows += 1
-        self.last_step = step
+        self.last_step = step if self.last_step is None else max(step, self.last_step)
         records.append(
             StepRecord(run=self.run, step=step, time=self._time(time), attempt=self.attempt, names=self.names, metrics=metrics)
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin import wire
-from tocsin.formats import csv_table, verl_jsonl
+from tocsin.formats import csv_table, flat_jsonl, verl_jsonl
 from tocsin.formats.base import UnknownFormat
 from tocsin.formats.dict_literal import Status, read
 from tocsin.formats.reading import head
@@ -24,7 +24,8 @@ _TRL_SIGNS: Final = re.compile(
 )
 _VERL_SIGNS: Final = re.compile(rb"\((?:main_task|TaskRunner|\w*Worker\w*) pid=\d+|Training Progress:\s")
 LOOKED_FOR: Final = (
-    'canonical records ({"v": 1, "kind": ...}), verl JSONL ({"step": ..., "data": {...}}), a CSV header with a step column, '
+    'canonical records ({"v": 1, "kind": ...}), verl JSONL ({"step": ..., "data": {...}}), '
+    "other JSON lines with a step, a CSV header with a step column, "
     "trainer_state.json (\"log_history\"), TRL console rows ({'loss': ..., 'grad_norm': ...}), "
     "verl console rows (step:12 - key:value - ...)"
 )
@@ -63,6 +64,8 @@ def _line_format(line: bytes) -> str | None:
             return "canonical"
         if b'"data"' in line and verl_jsonl.is_row(line):
             return "verl-jsonl"
+        if (b'"step"' in line or b'"global_step/max_steps"' in line or b'"iteration"' in line) and flat_jsonl.is_row(line):
+            return "flat-jsonl"
     if b"step:" in line and (row := read_row(line.decode("utf-8", "replace"))) is not None and row[1]:
         return "verl-console"
     if b"{'" in line or b'{"' in line:

@@ -25,6 +25,8 @@ class Follower:
         self._path = path
         self._reading = reading
         self._source: Source | None = None
+        self._looked_at = 0
+        """Size of the file when it last said too little."""
 
     def status(self) -> str:
         """Where it stands, in a few words."""
@@ -61,11 +63,15 @@ class Follower:
         if bookmark is not None and bookmark.format in FORMATS:
             return FORMATS[bookmark.format]
         try:
+            size = self._path.stat().st_size
+            if not last and self._looked_at and self._looked_at <= size < self._looked_at + self._looked_at // 10 + 1:
+                return None  # a long console is not searched again for every line
+            self._looked_at = size
             return FORMATS[detect(self._path)]
         except FileNotFoundError:
             if last:
                 raise
         except UnknownFormat:
-            if last or self._path.stat().st_size >= HEAD_BYTES or is_gzip(self._path):
+            if last or size >= HEAD_BYTES or is_gzip(self._path):
                 raise
         return None
