@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -65,6 +66,14 @@ def test_everything_the_package_offers_is_there() -> None:
         assert getattr(tocsin, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'reporters'"):
         tocsin.reporters  # noqa: B018 - reading it is the test
+
+
+def test_the_quick_start_of_the_readme_as_written(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "client" / "README.md").read_text(), re.DOTALL)
+    run(code, tmp_path)
+    (found,) = records(tmp_path)
+    assert steps(found) == [0, 1, 2]
+    assert (type(found[0]), type(found[-1])) == (wire.RunRecord, wire.EndRecord)
 
 
 def test_the_exit_flushes_without_being_asked(tmp_path: Path) -> None:

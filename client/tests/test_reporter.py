@@ -158,7 +158,7 @@ def test_the_block_ends_the_run_as_it_ends_itself(
         assert raised is error
     end = transport.records[-1]
     assert isinstance(end, wire.EndRecord)
-    assert (end.status, end.reason) == (status, reason)
+    assert (end.status, end.reason, end.step) == (status, reason, 1)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ class Reporter:
         self._ended = False
         self._forked = False
         self._logged = 0
+        self._last_step = 0
         self._ack = ""
         self._bad: Counter[str] = Counter()
 
@@ -174,7 +175,10 @@ class Reporter:
             sender.lose("bad_record", f"a record could not be taken: {type(error).__name__}: {error}")
 
     def end(self, status: str = "finished", reason: str = "", step: int | None = None) -> None:
-        """Close the attempt: finished, failed or stopped. Only the first call counts. Never raises."""
+        """Close the attempt: finished, failed or stopped; at the step logged last unless told. Never raises.
+
+        Only the first call counts.
+        """
         if self._ended or self._sender is None:
             return
         self.start()
@@ -254,8 +258,12 @@ class Reporter:
         record = build(pending, run=self.run, attempt=self.attempt, names=self._names, bad=self._bad)
         if not isinstance(record, wire.RunRecord):
             record.stop_ack = self._ack
-        if isinstance(record, wire.StepRecord) and (sender := self._sender) is not None:
-            record.dropped = sum(sender.dropped.values()) + sum(sender.transport.counts().dropped.values())
+        if isinstance(record, wire.StepRecord):
+            self._last_step = record.step
+            if (sender := self._sender) is not None:
+                record.dropped = sum(sender.dropped.values()) + sum(sender.transport.counts().dropped.values())
+        elif isinstance(record, wire.EndRecord) and pending.step is None:
+            record.step = self._last_step
         return Message(self.run, wire.encode(record), record.time, pending.kind != "step")
 
     def _after_fork(self) -> None:
