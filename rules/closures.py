@@ -80,6 +80,36 @@ def of_window(function: functions.WindowFunction, locate: Locate, text: str) -> 
     return run
 
 
+def of_records(function: functions.WindowFunction, key: str, span: tuple[int, int, int], text: str) -> Quantity:
+    """`of_window` over the last records (length, offset, least), the most frequent window, without a step in between."""
+    length, offset, least = span
+    whole, needed = length + offset, least + offset
+
+    def run(frame: Frame) -> float | None:
+        series = frame.series.get(key)
+        if series is None and frame.fan is not None:
+            series = frame.find(key)
+        if series is None:
+            frame.missing(key)
+            return None
+        steps = series.steps
+        end = len(steps)
+        if not end or steps[-1] != frame.step:
+            end = frame.end(steps)
+            if not end:
+                frame.missing(key)
+                return None
+        if end < needed:
+            frame.short(key, end, needed)
+            return None
+        value = function(series.values[end - whole if end > whole else 0 : end - offset])
+        if value is None:
+            frame.why = f"degenerate: {text}"
+        return value
+
+    return run
+
+
 def of_scalar(function: Callable[[float], float | None], inner: Quantity, text: str) -> Quantity:
     def run(frame: Frame) -> float | None:
         number = inner(frame)

@@ -214,6 +214,10 @@ class Compiler:
         (argument,) = self._arguments(node, 1)
         if not isinstance(argument, Window):
             self._fail(f"absent takes a window (write absent({render(argument)}[3]))", argument)
+        if argument.least:
+            self._fail(
+                f"absent takes a window of one size (write absent({render(argument.metric)}[{argument.length:g}]))", argument
+            )
         self._mention(argument.metric)
         self._deepen(argument)
         key, length, offset = argument.metric.key, int(argument.length), int(argument.offset)
@@ -309,8 +313,7 @@ class Compiler:
         if name in ("min", "max") and len(node.arguments) >= 2:
             return self._several(node, functions.smaller if name == "min" else functions.larger)
         if name in functions.WINDOW_FUNCTIONS:
-            locate = self._window(node, self._arguments(node, 1)[0])
-            return _Num(closures.of_window(functions.WINDOW_FUNCTIONS[name], locate, render(node)), data=True)
+            return self._of_window(node, self._arguments(node, 1)[0], functions.WINDOW_FUNCTIONS[name])
         if name in functions.SCALAR_FUNCTIONS:
             inner = self._num(self._arguments(node, 1)[0])
             function = functions.SCALAR_FUNCTIONS[name]
@@ -352,16 +355,14 @@ class Compiler:
         q = self._constant(share, "the quantile")
         if not 0 <= q <= 1:
             self._fail(f"quantile {q:g} is outside 0..1 (0.9 is the 90th percentile)", share)
-        locate = self._window(node, window)
-        return _Num(closures.of_window(lambda samples: functions.quantile(samples, q), locate, render(node)), data=True)
+        return self._of_window(node, window, lambda samples: functions.quantile(samples, q))
 
     def ewma(self, node: Call) -> _Num:
         window, half_life = self._arguments(node, 2)
         life = self._constant(half_life, "the half-life in records")
         if life <= 0:
             self._fail("the half-life must be above 0 records", half_life)
-        locate = self._window(node, window)
-        return _Num(closures.of_window(lambda samples: functions.ewma(samples, life), locate, render(node)), data=True)
+        return self._of_window(node, window, lambda samples: functions.ewma(samples, life))
 
     def slope(self, node: Call) -> _Num:
         locate = self._window(node, self._arguments(node, 1)[0])
@@ -489,6 +490,13 @@ class Compiler:
     def _deepen(self, window: Window) -> None:
         records = TIME_WINDOW_RECORDS if window.unit == "time" else int(window.length + window.offset)
         self.uses.depth = max(self.uses.depth, records)
+
+    def _of_window(self, call: Call, node: Node, function: functions.WindowFunction) -> _Num:
+        locate = self._window(call, node)
+        if isinstance(node, Window) and node.unit == "records":
+            span = (int(node.length), int(node.offset), int(node.least or node.length))
+            return _Num(closures.of_records(function, node.metric.key, span, render(call)), data=True)
+        return _Num(closures.of_window(function, locate, render(call)), data=True)
 
     def _window(self, call: Call, node: Node) -> Locate:
         if not isinstance(node, Window):

@@ -81,6 +81,9 @@ class Frame:
     def missing(self, key: str) -> None:
         self.why = f"{self.resolved(key)} is not in this record"
 
+    def short(self, key: str, have: int, needed: int) -> None:
+        self.why = f"{self.resolved(key)} has {have} of {needed} records"
+
 
 Bounds = tuple[SeriesView, int, int]
 """A series and the half-open index range of a window's samples; never empty."""
@@ -99,7 +102,7 @@ def by_records(key: str, length: int, offset: int, least: int) -> Locate:
             frame.missing(key)
             return None
         if end < needed:
-            frame.why = f"{frame.resolved(key)} has {end} of {needed} records"
+            frame.short(key, end, needed)
             return None
         return series, max(0, end - whole), end - offset
 

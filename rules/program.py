@@ -6,7 +6,7 @@ Rules are numbered in an order in which each comes after the alerts it asks abou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,8 @@ from rules.timing import Domain
 MAX_INSTANCES: Final = 100
 """Instances of one rule on one run (label values); beyond that the first ones are kept and the rule says so."""
 
-_MAX_ROUTES: Final = 100_000
+_MAX_ROWS: Final = 5_000
+"""Different sets of keys that are remembered; the table is only a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,33 +86,30 @@ class Program:
     """Some record rule reads another one."""
     by_id: Mapping[str, AlertProgram]
     _by_name: Mapping[str, tuple[int, ...]]
-    _routes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _rows: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
 
-    def candidates(self, arrived: Iterable[str]) -> list[int]:
+    def candidates(self, arrived: Collection[str]) -> Sequence[int]:
         """Numbers of the alerts that a row with these series calls for, in order."""
+        row = tuple(arrived)  # a trainer logs the same keys again and again
+        known = self._rows.get(row)
+        if known is not None:
+            return known
         found = set(self.always)
-        routes = self._routes
-        for key in arrived:
-            numbers = routes.get(key)
-            if numbers is None:
-                numbers = self._route(key)
-            if numbers:
-                found.update(numbers)
-        return sorted(found)
+        for key in row:
+            found.update(self._route(key))
+        if len(self._rows) >= _MAX_ROWS:
+            self._rows.clear()
+        self._rows[row] = numbers = tuple(sorted(found))
+        return numbers
 
     def calls(self, number: int, arrived: Iterable[str]) -> bool:
         """Whether a row with these series calls for an alert by one of its inputs."""
-        return any(number in (self._routes.get(key) or self._route(key)) for key in arrived)
+        return any(number in self._route(key) for key in arrived)
 
     def _route(self, key: str) -> tuple[int, ...]:
-        numbers = self._by_name.get(key, ())
         name, brace, _ = key.partition("{")
-        if brace:
-            numbers = (*numbers, *self._by_name.get(name, ()))
-        if len(self._routes) >= _MAX_ROUTES:  # raw keys of many runs; the table is only a cache
-            self._routes.clear()
-        self._routes[key] = numbers
-        return numbers
+        numbers = self._by_name.get(key, ())
+        return (*numbers, *self._by_name.get(name, ())) if brace else numbers
 
 
 def build(bundle: Bundle) -> Program:
