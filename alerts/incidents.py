@@ -236,7 +236,7 @@ def _beginnings_first(events: Sequence[AlertEvent]) -> list[tuple[str, AlertEven
 def _with_explained(row: Delivery, incident: Incident) -> Delivery:
     """The row's message names the alerts that its alert explains at the end of the moment."""
     name = row.event.alert
-    explained = sorted({told.alert for told in incident.alerts.values() if told.firing and told.explained_by == name})
+    explained = sorted({told.alert for told in incident.alerts.values() if told.explained_by == name})
     if explained:
         row.event = replace(row.event, explains=tuple(explained))
     return row

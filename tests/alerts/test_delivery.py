@@ -196,6 +196,16 @@ def test_a_shameless_retry_after_is_bounded() -> None:
     assert bench.step() == START + 3600
 
 
+def test_a_clock_that_is_set_back_does_not_hold_a_receiver_for_ever() -> None:
+    bench = Bench(Script(limited(30.0)), row("A"), row("B", not_before=-1e9))
+    bench.step()
+    bench.now -= 7 * 24 * 3600
+    assert bench.step() == bench.now + 3600
+    bench.now += 3600
+    bench.step()
+    assert bench.receiver.said[1:] == [("B", "trigger")]
+
+
 def test_retry_after_is_a_floor_not_a_ceiling() -> None:
     bench = Bench(Script(*[LATER] * 9, limited(0.0)), row(), jitter=1.0)
     for _ in range(9):
@@ -364,7 +374,7 @@ class Flaky:
         return self._queue.next_due_at(receiver)
 
     def begin(self, delivery: Delivery) -> None:
-        self._queue.begin(delivery)
+        self._queue.begin(replace(delivery))  # an implementation need not count on the object that it is given
 
     def finish(self, delivery: Delivery) -> None:
         self._check()
@@ -426,7 +436,8 @@ def test_a_store_that_is_away_pauses_the_loop_and_loses_nothing(caplog: pytest.L
     memory.insert([row()])
     receiver = Script()
     run(receiver, Flaky(memory, 3), 100.0)
-    assert len(receiver.sent) == 1 and memory.rows()[0].status is DeliveryStatus.SENT
+    assert len(receiver.sent) == 1
+    assert (memory.rows()[0].status, memory.rows()[0].attempts) == (DeliveryStatus.SENT, 1)
     assert caplog.text.count("OSError: disk [redacted]") == 3
 
 

@@ -137,6 +137,24 @@ def test_a_louder_episode_of_a_told_alert_is_told_in_the_open_page() -> None:
     assert ("pager", "trigger", "A") not in said(of.apply([at(5, "A", episode=3)], 0.0)), "page is not louder than stop"
 
 
+def test_a_page_remembers_its_loudest_word() -> None:
+    of = book()
+    of.apply([at(1, "A")], 0.0)
+    of.apply([at(2, "S", severity=Severity.STOP)], 0.0)
+    of.apply([resolves(3, "S", severity=Severity.STOP)], 0.0)
+    again = of.apply([at(4, "S", severity=Severity.STOP, episode=2)], 0.0)
+    assert said(again) == [("chat", "trigger", "S")], "stop has been told in this page"
+
+
+def test_plans_that_were_given_out_do_not_change() -> None:
+    of = book()
+    first = of.apply([at(1, "A")], 0.0).incidents[0]
+    before = msgspec.msgpack.encode(first)
+    of.apply([at(2, "B")], 0.0)
+    of.apply([resolves(3, "A"), resolves(3, "B")], 0.0)
+    assert msgspec.msgpack.encode(first) == before
+
+
 def test_a_page_that_closed_opens_again_within_the_incident() -> None:
     of = book()
     of.apply([at(1, "A"), warns(1, "W")], 0.0)
@@ -257,6 +275,7 @@ def test_a_restart_knows_the_number_of_a_closed_incident() -> None:
     restarted = book()
     restarted.restore(closed)
     assert restarted.open_incident("grpo-7b-042") is None
+    restarted.restore([Incident(id="grpo-7b-042#0", run="grpo-7b-042", number=0, opened_at=0.0, opened_step=0, closed_at=1.0)])
     assert restarted.apply([at(3, "A", episode=2)], 0.0).incidents[0].number == 2
 
 

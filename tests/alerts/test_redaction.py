@@ -81,6 +81,15 @@ def test_a_formatter_of_its_own_sees_no_exception_with_a_secret() -> None:
     assert TOKEN not in repr(vars(record))
 
 
+def test_a_url_goes_whole_and_a_stack_is_read_too() -> None:
+    redactor = Redactor()
+    redactor.add(URL)
+    assert redactor.redact(f"POST {URL} failed") == "POST [redacted] failed"
+    record = logging.makeLogRecord({"msg": "m", "stack_info": f"Stack:\n  send({URL!r})"})
+    RedactingFilter(redactor).filter(record)
+    assert record.stack_info == "Stack:\n  send('[redacted]')"
+
+
 def test_log_arguments_that_do_not_fit_are_no_leak(logger: tuple[logging.Logger, io.StringIO]) -> None:
     root, output = logger
     root.info("one %s two %s", TOKEN)
