@@ -97,7 +97,7 @@ class Engine:
         here = (view.attempt, view.step)
         moment = Moment(view.record, view.step, view.event_time)
         members = view.members
-        if (seen := sum(map(len, members.values()))) != states.members_seen:
+        if (seen := (view.attempt, sum(map(len, members.values())))) != states.members_seen:
             states.instances.clear()
             states.members_seen = seen
         alerts = self._program.alerts
@@ -209,7 +209,7 @@ class Engine:
         cached: list[Instance] | None = states.instances.get(program.order)
         if cached is not None:
             return cached
-        targets, problem = instances(program.rule.id, program.bare, view.members)
+        targets, problem = instances(program.rule.id, program.bare, program.recorded, view.members)
         states.instances[program.order] = targets
         if problem and program.rule.id not in states.strained:
             states.strained.add(program.rule.id)
@@ -401,5 +401,5 @@ def _record_targets(program: RecordProgram, members: Mapping[str, Sequence[str]]
     """Series keys that a record rule writes: its name, or one per label value of its inputs."""
     if not members or not any(name in members for name in program.bare):
         return [(program.rule.name, None)]
-    found, _ = instances("", program.bare, members)
+    found, _ = instances("", program.bare, program.recorded, members)
     return [(series_key(program.rule.name, label, value), item.fan) for item in found for label, value in item.labels.items()]

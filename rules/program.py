@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from collector.model import series_key
 from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
 from rules.closures import Condition, Quantity
-from rules.compile import Compiler, Scope, Uses
+from rules.compile import Compiler, Scope
 from rules.language import Node
 from rules.run_states import StateKey
 from rules.state import Timing
@@ -39,7 +40,9 @@ class AlertProgram:
     watched: tuple[str, ...]
     """The metrics behind the inputs, with recorded names replaced by what they are computed from."""
     bare: tuple[str, ...]
-    """Names without label; where one has members the rule is fanned out."""
+    """Names of metrics without label; where one has members the rule is fanned out."""
+    recorded: tuple[str, ...]
+    """Names of record rules that it reads."""
     clocked: bool
     every_row: bool
     guarded: bool
@@ -62,6 +65,7 @@ class RecordProgram:
     quantity: Quantity
     inputs: tuple[str, ...]
     bare: tuple[str, ...]
+    recorded: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,7 @@ class Program:
 
 def build(bundle: Bundle) -> Program:
     """The compiled form of a bundle. The bundle was checked by the loader, so no expression has an error."""
-    records = _record_programs(bundle)
-    sources = _sources(records)
+    records, sources = _record_programs(bundle)
     alerts = _alert_programs(bundle, sources)
     by_name: dict[str, dict[int, None]] = {}
     for program in alerts:
@@ -125,7 +128,7 @@ def build(bundle: Bundle) -> Program:
         alerts=alerts,
         records=records,
         always=tuple(program.order for program in alerts if program.every_row or program.gaps),
-        chained=any(name in sources for program in records for name in program.inputs),
+        chained=any(program.recorded for program in records),
         by_id={program.rule.id: program for program in alerts},
         _by_name={name: tuple(numbers) for name, numbers in by_name.items()},
     )
@@ -151,7 +154,8 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
                 timing=Timing(rule.hold, rule.keep),
                 inputs=tuple(uses.inputs),
                 watched=_expand(uses.inputs, sources),
-                bare=_bare(uses, rule.requires_exact),
+                bare=_bare(_expand((*uses.inputs, *uses.mentions, *rule.requires_exact), sources)),
+                recorded=tuple(name for name in (*uses.inputs, *uses.mentions) if name in sources),
                 clocked=uses.clocked,
                 every_row=not uses.inputs or uses.clocked,
                 guarded=rule.warmup > 0 or bool(rule.requires_exact),
@@ -165,9 +169,11 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
     return tuple(programs)
 
 
-def _record_programs(bundle: Bundle) -> tuple[RecordProgram, ...]:
+def _record_programs(bundle: Bundle) -> tuple[tuple[RecordProgram, ...], dict[str, tuple[str, ...]]]:
+    """The record rules in their order, and the metrics behind each of their names."""
     values = {group.name: group.values for group in bundle.groups}
     rules = {rule.name: rule for rule in bundle.records}
+    sources: dict[str, tuple[str, ...]] = {}
     programs = []
     for name in bundle.record_order:
         rule = rules[name]
@@ -175,8 +181,11 @@ def _record_programs(bundle: Bundle) -> tuple[RecordProgram, ...]:
         quantity = compiler.quantity(rule.node)
         if quantity is None:
             raise ValueError(f"record rule {name}: {compiler.errors[0].message}")
-        programs.append(RecordProgram(rule, quantity, tuple(compiler.uses.inputs), _bare(compiler.uses)))
-    return tuple(programs)
+        used = (*compiler.uses.inputs, *compiler.uses.mentions)
+        recorded = tuple(item for item in used if item in sources)
+        programs.append(RecordProgram(rule, quantity, tuple(compiler.uses.inputs), _bare(_expand(used, sources)), recorded))
+        sources[name] = _expand(compiler.uses.inputs, sources)
+    return tuple(programs), sources
 
 
 def _compiled(compiler: Compiler, node: Node) -> Condition:
@@ -186,17 +195,8 @@ def _compiled(compiler: Compiler, node: Node) -> Condition:
     return condition
 
 
-def _bare(uses: Uses, more: Iterable[str] = ()) -> tuple[str, ...]:
-    names = dict.fromkeys((*uses.inputs, *uses.mentions, *more))
+def _bare(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if not name.endswith("}"))
-
-
-def _sources(records: Iterable[RecordProgram]) -> dict[str, tuple[str, ...]]:
-    """The metrics behind each recorded name, through any number of record rules."""
-    sources: dict[str, tuple[str, ...]] = {}
-    for program in records:
-        sources[program.rule.name] = _expand(program.inputs, sources)
-    return sources
 
 
 def _expand(names: Iterable[str], sources: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -217,10 +217,13 @@ def own_label(key: str) -> tuple[str, str] | None:
     return None if match is None else (match[2], re.sub(r"\\(.)", r"\1", match[3]))
 
 
-def instances(rule_id: str, bare: Iterable[str], members: Mapping[str, Sequence[str]]) -> tuple[list[Instance], str]:
+def instances(
+    rule_id: str, bare: Iterable[str], recorded: Iterable[str], members: Mapping[str, Sequence[str]]
+) -> tuple[list[Instance], str]:
     """The instances of a rule on a run, and why there are fewer than its metrics ask for (empty when there are not).
 
-    A labelled metric that is named without its label gives one instance per label value; several of them are joined on it.
+    A labelled metric that is named without its label gives one instance per label value; several of them are joined on it. A
+    recorded name has the labels of the metrics that it is computed from.
     """
     fans: dict[tuple[str, str], dict[str, str]] = {}
     for name in bare:
@@ -234,5 +237,7 @@ def instances(rule_id: str, bare: Iterable[str], members: Mapping[str, Sequence[
     if len(names) > 1:
         return [], f"metrics with different labels in one rule ({', '.join(names)}): write one of them with its label"
     kept = list(fans.items())[:MAX_INSTANCES]
+    for label, fan in kept:
+        fan.update({name: series_key(name, *label) for name in recorded})
     problem = f"{len(fans)} label values, the first {MAX_INSTANCES} are judged" if len(fans) > MAX_INSTANCES else ""
     return [Instance(StateKey(rule_id, (label,)), dict((label,)), fan) for label, fan in kept], problem

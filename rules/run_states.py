@@ -52,8 +52,8 @@ class RunStates:
         """The engine's cache of a run's instances by rule number."""
         self.judged: Final[dict[StateKey, int]] = {}
         """Record at which an alert that is not inactive was judged last; not kept over a restart."""
-        self.members_seen = 0
-        """How many labelled series the run had when the instances were made."""
+        self.members_seen = (0, 0)
+        """The attempt, and how many labelled series the run had, when the instances were made."""
         self.strained: Final[set[str | StateKey]] = set()
         """Rules whose fan-out was cut, and alerts that cannot be judged: said once."""
 
@@ -94,7 +94,7 @@ class RunStates:
         """Drops what the engine derived from its bundle: after a reload."""
         self.instances.clear()
         self.strained.clear()
-        self.members_seen = 0
+        self.members_seen = (0, 0)
 
     def fires(self, rule_id: str) -> bool:
         """Whether an alert fires, with whatever own labels."""

@@ -327,6 +327,19 @@ def test_record_rules_over_a_labelled_metric_give_a_labelled_series() -> None:
     assert [event.labels for event in judge(subject, run, states).events] == [{"component": "a"}]
 
 
+def test_a_recorded_name_has_the_labels_of_its_metric_also_where_the_run_does_not_list_it() -> None:
+    """The members of a run are those of its metrics; a chain of record rules hands their labels on."""
+    chain = "  - {record: smooth, expr: 'mean(part[1])'}\n  - {record: twice, expr: 2 * smooth}\n"
+    subject, run, states = engine(rule("A", "twice > 4"), chain), FakeRun(), RunStates()
+    run.row(1, {'part{component="a"}': 3.0, 'part{component="b"}': 1.0})
+    run.add(subject.record(run))
+    run.members = {"part": run.members["part"]}
+    assert run.fakes['twice{component="b"}'].values[-1] == 2.0
+    found = subject.evaluate(run, states, 0.0)
+    assert [event.labels for event in found.events] == [{"component": "a"}]
+    assert found.breaching == {'part{component="a"}'}
+
+
 def test_raw_keys() -> None:
     assert run_of("`timing_s/gen` > 1", [{"timing_s/gen": 2.0}]) == [(1, "A", "firing")]
 
