@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rules.language import Node
 from rules.model import Severity
 from rules.strict_yaml import Mark
+from rules.syntax import Node
 from rules.timing import Span
 
 

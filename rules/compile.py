@@ -13,12 +13,13 @@ from typing import Final, NoReturn
 from rules import closures, functions
 from rules.closures import Condition, Quantity
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame, Locate, by_records, by_steps, by_time
-from rules.language import (
+from rules.language import LanguageError
+from rules.names import suggestion
+from rules.syntax import (
     Binary,
     Call,
     Compare,
     Duration,
-    LanguageError,
     Logic,
     Metric,
     Negate,
@@ -30,7 +31,6 @@ from rules.language import (
     Window,
     render,
 )
-from rules.names import suggestion
 
 TIME_WINDOW_RECORDS: Final = 512
 """How many records are kept for a window by time, whose number of records is not known at load."""

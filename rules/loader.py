@@ -16,12 +16,13 @@ import msgspec
 
 from rules.bundle import AlertRule, Bundle, Group, OnGap, OnNonFinite, RecordRule, Variable
 from rules.compile import CONTEXT_NAMES, Compiler, Scope, Uses
-from rules.language import LanguageError, Node, parse
+from rules.language import LanguageError, parse
 from rules.message import TemplateFault, try_out
 from rules.model import Severity
 from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE
 from rules.strict_yaml import ConfigError, ConfigErrors, Items, Mark, Scalar, Table, find, read_text, read_tree
 from rules.strict_yaml import Node as YamlNode
+from rules.syntax import Node
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
 from rules.typed_yaml import convert
 

@@ -14,9 +14,9 @@ from collector.model import series_key
 from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
 from rules.closures import Condition, Quantity
 from rules.compile import Compiler, Scope
-from rules.language import Node
 from rules.run_states import StateKey
 from rules.state import Timing
+from rules.syntax import Node
 from rules.timing import Domain
 
 MAX_INSTANCES: Final = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rules.language import Binary, Call, Compare, Duration, Logic, Metric, Negate, Node, Not, Number, Window
+from rules.syntax import Binary, Call, Compare, Duration, Logic, Metric, Negate, Node, Not, Number, Window
 
 METRICS = ("a", "b", "c")
 _WINDOW_NAMES = (

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.language import (
+from rules.language import LanguageError, parse, seconds
+from rules.syntax import (
     Binary,
     Call,
     Compare,
     Duration,
-    LanguageError,
     Logic,
     Metric,
     Negate,
@@ -21,9 +21,7 @@ from rules.language import (
     Text,
     Variable,
     Window,
-    parse,
     render,
-    seconds,
 )
 from tests.kit.expressions import conditions, expressions
 
