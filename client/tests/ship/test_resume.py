@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin import wire
@@ -73,6 +73,7 @@ WORK = st.one_of(
 
 
 @pytest.mark.parametrize("format", list(LOGS))
+@settings(deadline=None)
 @given(st.lists(WORK, max_size=30))
 def test_killed_anywhere(format: str, work: list[tuple[str, int]]) -> None:
     data = LOGS[format].encode()
@@ -105,6 +106,7 @@ def test_killed_anywhere(format: str, work: list[tuple[str, int]]) -> None:
         assert sent == list(dict.fromkeys(whole))
 
 
+@settings(deadline=None)
 @given(cut=st.integers(0, 300), more=st.integers(1, 6))
 def test_truncated_at_any_point(cut: int, more: int) -> None:
     """Whatever a truncation leaves, the rows written after it arrive, whole, in a later attempt or as they were."""

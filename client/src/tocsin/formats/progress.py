@@ -24,7 +24,20 @@ _WIPE_WIDTH: Final = 8
 _EPOCH_STEP: Final = 0.01
 """Older versions print epoch with two decimals: the worst resolution."""
 MAX_WIPES: Final = 8192
-_FIELDS: Final = ("total", "from_header", "per_epoch", "base", "now", "shown", "every", "last", "epoch", "first", "rival")
+_FIELDS: Final = (
+    "total",
+    "from_header",
+    "per_epoch",
+    "base",
+    "now",
+    "shown",
+    "every",
+    "last",
+    "epoch",
+    "first",
+    "rival",
+    "redrawn",
+)
 
 
 class Progress:
@@ -59,6 +72,8 @@ class Progress:
         """Step and epoch of the first row that had one."""
         self.rival: tuple[int, int] | None = None
         """Where another bar stands, and its N: an evaluation's, or that of a training that began anew unnoticed."""
+        self.redrawn = False
+        """The bar was drawn again after a wipe: it was wiped for a row, not because it was closed."""
         self.wipes: deque[int] = deque(maxlen=MAX_WIPES)
 
     def begin_at_rival(self) -> None:
@@ -103,22 +118,23 @@ class Progress:
 
     def _bar(self, done: int, total: int) -> bool:
         another = self.total is not None and total != self.total
-        if another and (self.last is not None or not self._may_be_over(total)):
+        if another and (self.last is not None or not self._may_be_over()):
             self.rival = (done, total)
             return False
         if self.total is None or another:
             self.total, self.shown = total, 0
             self.wipes.clear()
+        if self.wipes and self.wipes[-1] == done == self.now:
+            self.redrawn = True
         if done != self.now or not self.shown:
             self.shown += 1
         self.now, self.rival = done, None
         return True
 
-    def _may_be_over(self, next_total: int) -> bool:
+    def _may_be_over(self) -> bool:
         """Whether the bar so far was not the training's (an evaluation before it): finished, and no row belongs to it."""
-        if self.from_header or self.now != self.total:
-            return False
-        return not self.wipes or (next_total > self.total and all(wipe == self.total for wipe in self.wipes))
+        finished = not self.from_header and self.now == self.total
+        return finished and not self.redrawn and all(wipe == self.total for wipe in self.wipes)
 
     def about_to_move(self, segment: str) -> bool:
         """Whether this text draws the training bar while it already stood somewhere: rows that wait belong there."""

@@ -62,15 +62,16 @@ def read_row(segment: str) -> tuple[int, dict[str, float]] | None:
         return None
     metrics: dict[str, float] = {}
     logged = False
-    for pair in _RAY_REPEAT.sub("", match[2]).split(" - "):
-        key, colon, text = pair.rpartition(":")
-        logged = logged or bool(colon and "/" in key)
-        if not colon or not key or len(key) > wire.MAX_NAME_CHARS:
+    text = match[2]
+    for pair in (_RAY_REPEAT.sub("", text) if "[repeated" in text else text).split(" - "):
+        key, _, value_text = pair.rpartition(":")
+        if not key or len(key) > wire.MAX_NAME_CHARS:
             continue
+        logged = logged or "/" in key
         try:
-            metrics[key] = float(text)
+            metrics[key] = float(value_text)
         except ValueError:
-            if (value := _number(_COLOUR_END.sub("", text))) is not None:
+            if (value := _number(_COLOUR_END.sub("", value_text))) is not None:
                 metrics[key] = value
     return (int(match[1]), metrics) if logged else None
 
