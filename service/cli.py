@@ -41,3 +41,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe has seen enough; Python would complain while it flushes
         sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

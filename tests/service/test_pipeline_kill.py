@@ -25,19 +25,24 @@ class Killed(Exception):
     """Stands for the death of the process: all that is in memory is thrown away after it."""
 
 
+def _norm(number: int) -> float:
+    sick = 8 <= number < 12 or number >= 50
+    return 30.0 if sick else 1.0 + number % 3
+
+
 def _log() -> MemoryLog:
     """Three runs in two partitions: a fault that heals, a fault that lasts, a gap that is a stall, late and double rows,
     a restart of the job, values that are no records, a baseline that is learnt while something breaches."""
     log = MemoryLog(lambda: 0.0)
     for number in range(1, 61):
-        sick = 8 <= number < 12 or number >= 50
-        log.push(step("a", number, grad_norm=30.0 if sick else 1.0 + number % 3, reward_mean=0.1 * number))
+        log.push(step("a", number, grad_norm=_norm(number), reward_mean=0.1 * number))
         if number == 3:
             log.push(begin("b", team="x"), "memory/1")
             log.push(b"no record at all")
         if number % 10 == 4:
-            log.push(step("a", number - 2, grad_norm=2.0), "memory/0")
-            log.push(step("a", number - 3, other_metric=2.0), "memory/0")
+            log.push(step("a", number - 2, grad_norm=_norm(number - 2), other_metric=1.0))
+            log.push(step("a", number - 3, other_metric=2.0))
+            log.push(step("a", number - 3, other_metric=2.0))
         time = 60.0 * number + (5_000.0 if number > 30 else 0.0)
         log.push(step("b", number, time=time, grad_norm=float(number)), "memory/1")
         if number == 40:

@@ -1,0 +1,111 @@
+"""A real `tocsin collect` in a process of its own, and how to wait for what it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tocsin.spool import SpoolWriter
+
+PATIENCE = 60.0
+"""Seconds; a loaded machine is slow, a broken program does not come at all."""
+
+
+def until(found: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """The first true answer of `found`; AssertionError when it does not come."""
+    end, pause = time.monotonic() + patience, threading.Event()
+    while time.monotonic() < end:
+        if answer := found():
+            return answer
+        pause.wait(0.05)
+    raise AssertionError(f"not within {patience:.0f} s: {what}")
+
+
+class Process:
+    """A running collector."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._log = (folder / "stderr").open("ab")
+        self._out = (folder / "stdout").open("ab")
+        self._skip = len(self.log())
+        command = [sys.executable, "-m", "service.cli", "collect", "--config", str(folder / "tocsin.yaml")]
+        environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        self.popen = subprocess.Popen(command, stdout=self._out, stderr=self._log, env=environ)
+        self.url = ""
+
+    def ready(self) -> Process:
+        """Wait until it serves."""
+        match = until(lambda: self._dead() or re.search(r"http://[0-9.]+:\d+", self.log()[self._skip :]), "it serves")
+        assert isinstance(match, re.Match), f"the collector ended:\n{self.log()}"
+        self.url = match[0]
+        return self
+
+    def log(self) -> str:
+        return (self.folder / "stderr").read_text()
+
+    def said(self) -> str:
+        return (self.folder / "stdout").read_text()
+
+    def get(self, path: str) -> httpx.Response:
+        with httpx.Client(trust_env=False) as client:
+            return client.get(self.url + path)
+
+    def run(self, name: str) -> dict[str, Any]:
+        """The run as the API shows it; empty when it is not there."""
+        runs: Sequence[dict[str, Any]] = self.get("/api/v1/runs").json()["runs"]
+        return next((run for run in runs if run["run"] == name), {})
+
+    def wait_for_step(self, run: str, number: int) -> None:
+        until(lambda: self.run(run).get("step", -1) >= number, f"{run} at step {number}")
+
+    def send(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the exit status."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(number)
+        status = self.popen.wait(PATIENCE)
+        self._log.close()
+        self._out.close()
+        return status
+
+    def _dead(self) -> bool:
+        return self.popen.poll() is not None
+
+
+@contextmanager
+def collecting(folder: Path, config: str) -> Iterator[Process]:
+    """A collector with this configuration, ready; it is ended in any case."""
+    (folder / "tocsin.yaml").write_text("http: {port: 0}\n" + config)
+    process = Process(folder)
+    try:
+        yield process.ready()
+    finally:
+        process.end(signal.SIGKILL)
+
+
+def spooled(folder: Path, run: str, lines: Iterable[bytes]) -> None:
+    """Write records as a client's spool transport does."""
+    writer = SpoolWriter(folder / "spool", run)
+    writer.append(lines)
+    writer.close()
+
+
+def alerts(process: Process) -> list[tuple[str, str, str, int]]:
+    """(run, alert, state, step) of the history, oldest first."""
+    history = json.loads(process.get("/api/v1/alerts?limit=1000").text)["history"]
+    return [(line["run"], line["alert"], line["state"], line["step"]) for line in reversed(history)]
