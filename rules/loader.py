@@ -15,11 +15,13 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from rules.bundle import AlertRule, Bundle, Group, OnGap, OnNonFinite, RecordRule, Variable
-from rules.compile import CONTEXT_NAMES, Compiler, Scope, Uses
+from rules.compile import Compiler
 from rules.language import LanguageError, parse
 from rules.message import TemplateFault, try_out
 from rules.model import Severity
+from rules.named import CONTEXT_NAMES
 from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE
+from rules.operands import Scope, Uses
 from rules.strict_yaml import ConfigError, ConfigErrors, Items, Mark, Scalar, Table, find, read_text, read_tree
 from rules.strict_yaml import Node as YamlNode
 from rules.syntax import Node

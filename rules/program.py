@@ -13,7 +13,8 @@ from typing import Final
 from collector.model import series_key
 from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
 from rules.closures import Condition, Quantity
-from rules.compile import Compiler, Scope
+from rules.compile import Compiler
+from rules.operands import Scope
 from rules.run_states import StateKey
 from rules.state import Timing
 from rules.syntax import Node

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from rules import functions
-from rules.compile import Compiler, Scope
+from rules.compile import Compiler
 from rules.engine import Engine
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame, NothingFires
 from rules.language import LanguageError, parse
 from rules.loader import load_text
 from rules.model import Phase, RuleState
+from rules.operands import Scope
 from rules.run_states import RunStates, StateKey
 from rules.state import Finding, Moment, Timing, advance
 from rules.strict_yaml import ConfigErrors

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from collector.model import Baseline
-from rules.compile import CONTEXT_NAMES, FUNCTION_NAMES, Compiler, Scope
+from rules.compile import Compiler
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame
 from rules.language import parse
 from rules.loader import load_text
+from rules.named import CONTEXT_NAMES, FUNCTION_NAMES
+from rules.operands import Scope
 from tests.kit.view import FakeRun
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "rules" / "language.md").read_text(encoding="utf-8")

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model import Baseline
-from rules.compile import Compiler, Scope
+from rules.compile import Compiler
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame, NothingFires
+from rules.operands import Scope
 from rules.syntax import Binary, Call, Compare, Duration, Logic, Metric, Negate, Node, Not, Number, Window
 from tests.kit.expressions import METRICS, conditions, expressions
 from tests.kit.view import FakeRun
