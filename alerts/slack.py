@@ -17,6 +17,16 @@ _LIST: Final = 2_900
 _LINKS: Final = 2_900
 _FALLBACK: Final = 3_000
 """The text of notifications and of clients that show no blocks; Slack takes 40,000 and shows 4,000."""
+_BARE: Final = 1_000
+_FORM_ERRORS: Final = (
+    "invalid_blocks",
+    "msg_blocks_too_long",
+    "msg_too_long",
+    "invalid_payload",
+    "invalid_metadata",
+    "metadata_",
+)
+"""Beginnings of the errors by which Slack refuses how a message is made rather than who sends it."""
 
 
 def escape(text: str) -> str:
@@ -45,6 +55,17 @@ def slack_message(message: Message) -> dict[str, Any]:
         "unfurl_links": False,
         "unfurl_media": False,
     }
+
+
+def bare_message(message: Message) -> dict[str, Any]:
+    """The same without blocks: what goes out when Slack refuses the form, for a page must not fail because of its looks."""
+    text = "\n".join(part for part in (message.title, *message.notes, message.summary) if part)
+    return {"text": fit(text, _BARE, escape), "unfurl_links": False, "unfurl_media": False}
+
+
+def refuses_form(error: str) -> bool:
+    """Whether this error of Slack is about the form of the message, so that a bare one may pass."""
+    return error.startswith(_FORM_ERRORS)
 
 
 def _section(text: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
@@ -11,11 +12,13 @@ import msgspec
 
 from alerts.messages import compose, payload, plain_text
 from alerts.model import Action, Delivery, Outcome
-from alerts.receivers.http import Http, json_object, no_secret
+from alerts.receivers.http import Answer, Http, json_object, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, parse_reference
 from alerts.text import clean_line, cut_characters
 from rules.model import Severity
+
+log = logging.getLogger(__name__)
 
 MAX_EVENT: Final = 512_000
 """Bytes of an event."""
@@ -61,6 +64,10 @@ class PagerDuty:
         except SecretError as error:
             return no_secret(error)
         answer = self._http.post(self._api, pagerduty_event(delivery, key, self._links), _JSON)
+        if isinstance(answer, Answer) and answer.status == 400 and delivery.action is Action.TRIGGER:
+            # "Invalid event": something in it that we did not think of. A page must not fail because of its looks.
+            log.warning("pagerduty refused the form of delivery %s, a bare event goes out", delivery.id)
+            answer = self._http.post(self._api, bare_event(delivery, key), _JSON)
         if isinstance(answer, Outcome):
             return answer
         if not answer.outcome.ok:
@@ -80,12 +87,18 @@ class PagerDuty:
         self._http.close()
 
 
+def bare_event(delivery: Delivery, routing_key: str) -> bytes:
+    """A trigger with nothing but what PagerDuty demands."""
+    event = delivery.event
+    title = cut_characters(compose(delivery).title, MAX_SUMMARY).text
+    about = {"summary": title, "source": "tocsin", "severity": _SEVERITIES[event.severity]}
+    whole = {"routing_key": routing_key, "dedup_key": _key(delivery), "event_action": "trigger", "payload": about}
+    return msgspec.json.encode(whole)
+
+
 def pagerduty_event(delivery: Delivery, routing_key: str, links: Mapping[str, str]) -> bytes:
     """The event as JSON, at most MAX_EVENT bytes: details that are too long give way to a notice, key and summary never."""
-    key = delivery.dedup_key
-    if len(key) > MAX_KEY:  # a row's key is short already; a longer one would be refused, and the page with it
-        key = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
-    base: dict[str, Any] = {"routing_key": routing_key, "dedup_key": key}
+    base: dict[str, Any] = {"routing_key": routing_key, "dedup_key": _key(delivery)}
     if delivery.action is Action.RESOLVE:
         return msgspec.json.encode({**base, "event_action": "resolve"})
     event = delivery.event
@@ -113,6 +126,12 @@ def pagerduty_event(delivery: Delivery, routing_key: str, links: Mapping[str, st
         return whole
     notice = {"notice": f"details left out: the event had {len(whole)} bytes, PagerDuty takes {MAX_EVENT}"}
     return msgspec.json.encode({**trigger, "payload": {**about, "custom_details": notice}})
+
+
+def _key(delivery: Delivery) -> str:
+    """A row's key is short already; a longer one would be refused, and the page with it."""
+    key = delivery.dedup_key
+    return key if len(key) <= MAX_KEY else hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 
 def _iso(seconds: float) -> str | None:

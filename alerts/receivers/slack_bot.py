@@ -6,6 +6,7 @@ Methods: chat.postMessage and conversations.history of Slack's Web API.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -15,8 +16,10 @@ from alerts.model import Delivery, Outcome
 from alerts.receivers.http import Answer, Http, json_object, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, parse_reference
-from alerts.slack import slack_message
+from alerts.slack import bare_message, refuses_form, slack_message
 from alerts.text import clean_line, cut_characters
+
+log = logging.getLogger(__name__)
 
 EVENT_TYPE: Final = "tocsin_delivery"
 _TRANSIENT: Final = frozenset(
@@ -62,14 +65,13 @@ class SlackBot:
             headers = self._headers()
         except SecretError as error:
             return no_secret(error)
-        content = {
-            **slack_message(compose(delivery, self._links)),
-            "channel": self._channel,
-            "link_names": False,
-            "metadata": {"event_type": EVENT_TYPE, "event_payload": {"delivery_id": delivery.id}},
-        }
-        answer = self._http.post(f"{self._api}/chat.postMessage", msgspec.json.encode(content), headers)
-        outcome, body = self._judge(answer)
+        message = compose(delivery, self._links)
+        metadata = {"event_type": EVENT_TYPE, "event_payload": {"delivery_id": delivery.id}}
+        outcome, body = self._post({**slack_message(message), "metadata": metadata}, headers)
+        if outcome.reason == "rejected" and refuses_form(outcome.detail):
+            log.warning("slack refused the form of delivery %s (%s), a bare message goes out", delivery.id, outcome.detail)
+            more = {} if "metadata" in outcome.detail else {"metadata": metadata}
+            outcome, body = self._post({**bare_message(message), **more}, headers)
         if outcome.ok and body is not None:
             return outcome._replace(remote=clean_line(str(body.get("ts", "")))[:64])
         return outcome
@@ -106,6 +108,10 @@ class SlackBot:
     def _headers(self) -> dict[str, str]:
         token = self._secrets.value(self._token)
         return {"authorization": f"Bearer {token}", "content-type": "application/json; charset=utf-8"}
+
+    def _post(self, content: dict[str, Any], headers: dict[str, str]) -> tuple[Outcome, dict[str, Any] | None]:
+        whole = {**content, "channel": self._channel, "link_names": False}
+        return self._judge(self._http.post(f"{self._api}/chat.postMessage", msgspec.json.encode(whole), headers))
 
     def _judge(self, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any] | None]:
         if isinstance(answer, Outcome):

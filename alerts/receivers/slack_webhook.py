@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar, Final
 
 import msgspec
 
 from alerts.messages import compose
 from alerts.model import Delivery, Outcome
-from alerts.receivers.http import Http, no_secret
+from alerts.receivers.http import Answer, Http, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, parse_reference
-from alerts.slack import slack_message
+from alerts.slack import bare_message, refuses_form, slack_message
+
+log = logging.getLogger(__name__)
 
 _JSON: Final = {"content-type": "application/json; charset=utf-8"}
 
@@ -40,8 +43,11 @@ class SlackWebhook:
             url = self._secrets.value(self._url)
         except SecretError as error:
             return no_secret(error)
-        content = msgspec.json.encode(slack_message(compose(delivery, self._links)))
-        answer = self._http.post(url, content, _JSON)
+        message = compose(delivery, self._links)
+        answer = self._http.post(url, msgspec.json.encode(slack_message(message)), _JSON)
+        if isinstance(answer, Answer) and refuses_form(self._http.quote(answer.body)):
+            log.warning("slack refused the form of delivery %s, a bare message goes out", delivery.id)
+            answer = self._http.post(url, msgspec.json.encode(bare_message(message)), _JSON)
         if isinstance(answer, Outcome):
             return answer
         if answer.outcome.ok and not (answer.complete and answer.body.strip() == b"ok"):

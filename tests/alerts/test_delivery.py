@@ -496,16 +496,24 @@ class World:
     def close(self) -> None: ...
 
 
-fates = st.sampled_from(["ok", "lost answer", "lost request", "later", "refused", "killed before", "killed after"])
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(fates, max_size=12), st.booleans(), st.integers(1, 3))
-def test_told_the_end_if_told_the_beginning(fate: list[str], finds: bool, alerts: int) -> None:
-    rows = [row(f"A{n}", action) for n in range(alerts) for action in (Action.TRIGGER, Action.RESOLVE)]
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(["ok", "lost answer", "lost request", "later", "refused", "killed before"]), max_size=8))
+def test_a_page_is_closed_if_and_only_if_it_may_have_been_opened(fate: list[str]) -> None:
+    """Three alerts add themselves to one page; whichever of its rows arrived, the end is said once."""
+    page: dict[str, Any] = {"dedup_key": incident_key("r#1"), "fingerprint": "opener"}
     queue = MemoryQueue()
-    queue.insert(rows)
-    world = World(fate, finds)
+    queue.insert([*(row(f"A{n}", **page) for n in range(3)), row("A2", Action.RESOLVE, **page)])
+    world = World(fate, finds=False)
+    live(world, queue)
+    *triggers, end = queue.rows()
+    may_have_arrived = any(each.status is DeliveryStatus.SENT or each.ambiguous for each in triggers)
+    assert (end.status is DeliveryStatus.SKIPPED) == (not may_have_arrived)
+    if any(each.action is Action.TRIGGER for each in world.arrived):
+        assert end.status is DeliveryStatus.FAILED or world.arrived[-1].action is Action.RESOLVE
+
+
+def live(world: World, queue: MemoryQueue) -> None:
+    """Processes, one after the other, until nothing is left to send."""
     clock = [START]
 
     def process() -> DeliveryWorker:
@@ -519,6 +527,19 @@ def test_told_the_end_if_told_the_beginning(fate: list[str], finds: bool, alerts
             again = worker.step(clock[0])
         except KeyboardInterrupt:  # kill -9, and a new process
             worker = process()
+
+
+fates = st.sampled_from(["ok", "lost answer", "lost request", "later", "refused", "killed before", "killed after"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(fates, max_size=12), st.booleans(), st.integers(1, 3))
+def test_told_the_end_if_told_the_beginning(fate: list[str], finds: bool, alerts: int) -> None:
+    rows = [row(f"A{n}", action) for n in range(alerts) for action in (Action.TRIGGER, Action.RESOLVE)]
+    queue = MemoryQueue()
+    queue.insert(rows)
+    world = World(fate, finds)
+    live(world, queue)
     by_id = {each.id: each for each in queue.rows()}
     heard = [each.id for each in world.arrived]
     for trigger, resolve in zip(rows[::2], rows[1::2], strict=True):

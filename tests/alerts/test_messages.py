@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from alerts.messages import MAY_REPEAT, compose, link, payload, plain_text, unknown_placeholders
 from alerts.model import Action
 from alerts.receivers.pagerduty import MAX_EVENT, pagerduty_event
-from alerts.slack import slack_message
+from alerts.slack import bare_message, slack_message
 from rules.model import AlertEvent, EventState, Severity, Verdict
 from tests.kit.receivers import delivery, event
 
@@ -176,8 +177,10 @@ EVENTS: st.SearchStrategy[AlertEvent] = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(EVENTS, st.sampled_from(Action), st.booleans())
 def test_slack_takes_whatever_a_run_is_called(about: AlertEvent, action: Action, ambiguous: bool) -> None:
-    message = slack_message(compose(delivery(about, action, ambiguous=ambiguous), LINKS))
-    json.dumps(message, allow_nan=False).encode()
+    composed = compose(delivery(about, action, ambiguous=ambiguous), LINKS)
+    message = slack_message(composed)
+    msgspec.json.encode([message, bare_message(composed)])
+    assert 0 < len(bare_message(composed)["text"]) <= 1_000
     blocks = message["blocks"]
     assert len(blocks) <= 50
     assert 0 < len(blocks[0]["text"]["text"]) <= 150

@@ -57,7 +57,7 @@ CASES = [
         lambda url: {"SECRET": f"{url}/services/{SECRET}"},
         Reply(200, b"ok"),
         (
-            (Reply(200, b"invalid_payload"), "bad_answer", True),
+            (Reply(200, b"not ok"), "bad_answer", True),
             (Reply(200, b""), "bad_answer", True),
             (Reply(200, b"<html>Please log in</html>"), "bad_answer", True),
         ),
@@ -167,7 +167,8 @@ def test_a_success_with_another_2xx_is_one_where_only_the_status_counts(case: Ca
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 413, 414, 415, 422, 431, 451, 499])
 def test_4xx_is_final(case: Case, no_secret_is_logged: Watch, status: int) -> None:
-    outcome, _ = attempt(case, no_secret_is_logged, Reply(status, b"no_team"))
+    attempts = 2 if (case.kind, status) == ("pagerduty", 400) else 1  # there a bare event follows
+    outcome, _ = attempt(case, no_secret_is_logged, *[Reply(status, b"no_team")] * attempts)
     assert outcome == Outcome(ok=False, reason="rejected", detail=f"HTTP {status}: no_team")
 
 
@@ -238,7 +239,7 @@ def test_200_with_an_error_body(case: Case, no_secret_is_logged: Watch) -> None:
 
 
 def test_an_answer_that_echoes_the_secret_is_quoted_without_it(case: Case, no_secret_is_logged: Watch) -> None:
-    outcome, server = attempt(case, no_secret_is_logged, Reply(400, echo=True))
+    outcome, server = attempt(case, no_secret_is_logged, Reply(403, echo=True))
     assert "[redacted]" in outcome.detail
     assert leaks(repr(server.requests))  # the request did hold it
 
@@ -294,7 +295,7 @@ def test_an_answer_that_comes_byte_by_byte_is_cut_off(case: Case, no_secret_is_l
 
 def test_an_endless_answer_is_not_read_to_its_end(case: Case, no_secret_is_logged: Watch) -> None:
     size = 3 * 1024 * 1024
-    whole = f"HTTP/1.1 400 No\r\ncontent-length: {size}\r\n\r\n".encode() + b"x" * size
+    whole = f"HTTP/1.1 403 No\r\ncontent-length: {size}\r\n\r\n".encode() + b"x" * size
     outcome, _ = attempt(case, no_secret_is_logged, Raw(whole))
     assert (outcome.reason, outcome.retry) == ("rejected", False)
     assert len(outcome.detail) < 300
@@ -364,6 +365,43 @@ def test_text_of_a_run_breaks_no_request(case: Case, no_secret_is_logged: Watch)
     assert request.method == "POST"
     assert "host: evil" not in str(request.headers).lower()
     request.json()
+
+
+FORM = {
+    "slack_webhook": [Reply(400, b"invalid_blocks"), Reply(200, b"ok")],
+    "slack_bot": [Reply(200, b'{"ok": false, "error": "msg_blocks_too_long"}'), Reply(200, b'{"ok": true, "ts": "1.1"}')],
+    "pagerduty": [Reply(400, b'{"status": "invalid event"}'), Reply(202, b'{"status": "success"}')],
+}
+
+
+@pytest.mark.parametrize("kind", FORM)
+def test_a_page_does_not_fail_because_of_its_looks(kind: str, no_secret_is_logged: Watch) -> None:
+    (case,) = [case for case in CASES if case.kind == kind]
+    outcome, server = attempt(case, no_secret_is_logged, *FORM[kind], row=delivery(dedup_key="k"))
+    assert outcome.ok
+    first, second = (request.json() for request in server.requests)
+    if kind == "pagerduty":
+        assert set(second) == {"routing_key", "dedup_key", "event_action", "payload"}
+        assert (second["dedup_key"], set(second["payload"])) == ("k", {"summary", "source", "severity"})
+        assert second["payload"]["severity"] == first["payload"]["severity"]
+    else:
+        assert "blocks" in first and "blocks" not in second
+        assert second["text"] == "PAGE grpo-7b-042: LogprobGapStop at step 1234\nEngines disagree"
+        assert second.get("metadata") == first.get("metadata")
+
+
+def test_metadata_that_slack_refuses_is_left_out(no_secret_is_logged: Watch) -> None:
+    (case,) = [case for case in CASES if case.kind == "slack_bot"]
+    refusal = Reply(200, b'{"ok": false, "error": "metadata_must_be_sent_from_app"}')
+    outcome, server = attempt(case, no_secret_is_logged, refusal, case.success)
+    assert outcome.ok and "metadata" not in server.requests[1].json()
+
+
+def test_a_bare_message_that_is_refused_too_is_final(no_secret_is_logged: Watch) -> None:
+    for kind in FORM:
+        (case,) = [case for case in CASES if case.kind == kind]
+        outcome, _ = attempt(case, no_secret_is_logged, FORM[kind][0], FORM[kind][0])
+        assert (outcome.ok, outcome.retry, outcome.reason) == (False, False, "rejected")
 
 
 # ------------------------------------------------------------------------------------------------ TLS and proxies
