@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ _THIRD_PARTY_WARNINGS = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A cancelled run (CI, `timeout`) ends as Ctrl-C does: with its fixtures torn down, so that no broker is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for message, category in _THIRD_PARTY_WARNINGS:
         config.addinivalue_line("filterwarnings", f"ignore:{message}:{category.__name__}")  # around every test
         warnings.filterwarnings("ignore", message, category)  # and at the end of the session

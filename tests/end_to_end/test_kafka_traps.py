@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from collector.model import Batch, RawRecord, SourceFault
@@ -191,6 +191,26 @@ def test_bytes_that_no_codec_unpacks_are_one_fault_and_the_stream_goes_on(
     assert [item.offset for item in reader.records if item.partition == f"{topic}/0"] == [0, 1, 2, 8, 9]
     assert [(fault.partition, fault.offset) for fault in reader.faults] == [(f"{topic}/0", 3)]
     assert "no gzip here" in reader.faults[0].reason
+
+
+def test_transaction_markers_are_no_records_and_nothing_that_waits(
+    kafka_broker: kafka.Broker, read: Callable[..., Reader]
+) -> None:
+    topic = kafka_broker.topic("transaction")
+    producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, transactional_id="t")
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"a", partition=0)
+        producer.commit_transaction()
+    finally:
+        producer.close(timeout=5)
+    reader = read(kafka_broker.bootstrap, topic)
+    reader.until(lambda: len(reader.records) == 1 and reader.caught_up, "the record, and nothing behind it")
+    assert reader.source.lag() == {}
+    kafka_broker.produce(topic, [b"b"])
+    reader.until(lambda: reader.values == [b"a", b"b"], "the record after the marker")
+    assert [item.offset for item in reader.records] == [0, 2]
 
 
 def test_a_second_collector_takes_a_share_and_gives_it_back(kafka_broker: kafka.Broker, read: Callable[..., Reader]) -> None:

@@ -30,6 +30,8 @@ _LOOK_SECONDS: Final = 2.0
 """While nothing comes, the broker is asked this often whether it is there: a dead one looks like a silent one."""
 _ANSWER_SECONDS: Final = 2.0
 _COMMIT_SECONDS: Final = 1.0
+_SHORTEST_POLL_MS: Final = 10
+"""A poll of no time at all would never get to join the group."""
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,8 @@ class KafkaSource:
         """Placed partitions, and the offset after the last record that was handed out."""
         self._stored: dict[TopicPartition, int | None] = {}
         """What the store says as long as only we read: the position after the last record, not after what was passed over."""
+        self._reached: dict[TopicPartition, int] = {}
+        """Where the consumer stands when that is further: the last offsets of a log may be no records (transaction markers)."""
         self._damaged: dict[TopicPartition, damage.Damage] = {}
         """The last unreadable batch, until a record is read behind it: it is told once however many offsets it holds."""
         self._assigned: list[str] = []
@@ -98,7 +102,7 @@ class KafkaSource:
         consumer = self._connected(timeout)
         fetched: Mapping[TopicPartition, Sequence[Any]] = {}
         try:
-            fetched = consumer.poll(timeout_ms=int(timeout * 1000))
+            fetched = consumer.poll(timeout_ms=max(int(timeout * 1000), _SHORTEST_POLL_MS))
         except NoOffsetForPartitionError:
             pass  # new partitions without a committed offset; they are placed below
         except (OffsetOutOfRangeError, LogTruncationError) as error:
@@ -130,7 +134,7 @@ class KafkaSource:
         waiting = {}
         for tp, at in self._next.items():
             end = self._end(self._consumer, tp)
-            if end is not None and end > at:
+            if end is not None and end > max(at, self._reached.get(tp, 0)):
                 waiting[name(tp)] = end - at
         return waiting
 
@@ -233,6 +237,7 @@ class KafkaSource:
     def _forget(self, tp: TopicPartition) -> None:
         del self._next[tp]
         del self._stored[tp]
+        self._reached.pop(tp, None)
         self._damaged.pop(tp, None)
         self._to_commit.pop(tp, None)
         if name(tp) in self._assigned:
@@ -304,8 +309,10 @@ class KafkaSource:
             end = self._end(consumer, tp)
             if end is None:
                 return True  # no fetch has been answered yet
-            if at < end and (not exact or (consumer.position(tp, timeout_ms=0) or 0) < end):
-                return True  # the last offsets of a log may be no records (transaction markers); they are passed silently
+            if at < end and exact:
+                at = self._reached[tp] = consumer.position(tp, timeout_ms=0) or 0
+            if at < end:
+                return True
         return False
 
     @staticmethod
