@@ -66,7 +66,8 @@ class Pending:
         states = [
             StateRow(run, key.rule_id, key.labels_text, live.states.dump(key) if key in live.states.states else None)
             for run, live in self.touched.items()
-            for key in live.states.dirty
+            # Of a firing alert also the last value and reason: the message that ends it says them, after a restart as well.
+            for key in {**dict.fromkeys(live.states.dirty), **live.states.firing}
         ]
         commit = Commit(
             advances=[Advance(name, self._positions.get(name), end) for name, end in self.ends.items()],
