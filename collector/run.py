@@ -3,9 +3,6 @@
 `Run` is its own `collector.model.RunView`, so that a record is evaluated without a copy. The fold is deterministic: a run that
 is dumped, loaded and given the rest of its records ends as one that was never disturbed, bit for bit.
 
-The hot path is a new step whose keys were seen before: two bound `append` calls per metric. Everything else (objects, nulls,
-text, alternatives, merged and late rows) takes the general path through `Reading`s and `Series.put`.
-
 Errors:
 
     IncompatibleDump     a dump of another version or byte order; fold the raw records instead
@@ -17,15 +14,15 @@ import sys
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from math import isfinite
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from collector.applied import UNCHANGED, Applied, Outcome
-from collector.model import Baseline, Provenance, RunStatus
-from collector.names import Plan, Reading, Refused, Vocabularies, read, read_entry, read_others
+from collector.book import Book, Fold
+from collector.model import Baseline, RunStatus
+from collector.names import Vocabularies
 from collector.order import Order, Place
 from collector.series import SLACK, Series
 from collector.signals import SIGNALS, definitions
@@ -37,9 +34,9 @@ from tocsin import wire
 
 DEPTH: Final = 256
 """Samples per series that a window may look back on."""
+MIN_DEPTH: Final = 32
+"""What the signals need to look back on."""
 MAX_SERIES: Final = 1_000
-MAX_BOUND: Final = 16
-"""Sets of keys that are kept bound to their series; a trainer's rows have a few."""
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
 DUMP_VERSION: Final = 1
@@ -47,52 +44,17 @@ DUMP_VERSION: Final = 1
 _PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})
 _APPLIED: Final = {outcome: Applied(outcome) for outcome in Outcome}
 _PLACED: Final = {Place.NEW: Outcome.STEP, Place.RESUME: Outcome.RESUMED, Place.LATE: Outcome.LATE, Place.MERGE: Outcome.MERGED}
-_Slot = tuple[Callable[[int], None], Callable[[float], None]]
 
 
 class IncompatibleDump(ValueError):
     """The dump was made by another version of this program or on a machine of another byte order."""
 
 
-class _Bound:
-    """A plan and, for each of its keys, the two appends of its series once that exists."""
-
-    __slots__ = ("keys", "plan", "positions", "step_appends", "value_appends")
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.positions = {key: at for at, key in enumerate(plan.keys)}
-        self.step_appends: list[Callable[[int], None] | None] = [None] * len(plan.keys)
-        """None: no such series yet, or no plain metric."""
-        self.value_appends: list[Callable[[float], None]] = [_no_series] * len(plan.keys)
-        self.keys: frozenset[str] = frozenset()
-        """Series behind the appends."""
-
-    def fasten(self, at: int, series: Series) -> None:
-        """From now on the key at this place goes straight into its series."""
-        self.step_appends[at], self.value_appends[at] = series.steps.append, series.values.append
-
-
-def _no_series(value: float) -> None:
-    raise AssertionError("a key without a series has no append")
-
-
-class _Fold:
-    """What one row brings: collected while it is read."""
-
-    __slots__ = ("arrived", "changed", "finite", "nulls", "over_limit", "refused")
-
-    def __init__(self) -> None:
-        self.arrived: set[str] = set()
-        self.changed = False
-        self.finite = True
-        self.nulls: list[str] = []
-        self.over_limit = 0
-        self.refused: list[Refused] = []
-
-
 class Run:
-    """One run. Satisfies `RunView`; not safe for several threads, but for `exposed`, which any thread may read."""
+    """One run. Satisfies `RunView`; not safe for several threads, but for `exposed`, which any thread may read.
+
+    Raises ValueError for a depth below `MIN_DEPTH`.
+    """
 
     def __init__(
         self,
@@ -103,6 +65,8 @@ class Run:
         vocabularies: Vocabularies | None = None,
         recorded: Mapping[str, float] | None = None,
     ) -> None:
+        if depth < MIN_DEPTH:
+            raise ValueError(f"depth is {depth}, the signals need at least {MIN_DEPTH}")
         self.run = run_id
         self.depth = depth
         self.max_series = max_series
@@ -119,23 +83,19 @@ class Run:
         self.last_arrival = 0.0
         self.received_at = 0.0
         self.arrived: Collection[str] = frozenset()
-        self.series: dict[str, Series] = {}
-        self.members: dict[str, list[str]] = {}
         self.steps: array[int] = array("q")
         self.times: array[float] = array("d")
         self.recorded: Mapping[str, float] = {} if recorded is None else recorded
         """Set by the composition root once the run's labels are known; configuration, so not part of a dump."""
+        self._book = Book(max_series)
         self._vocabularies = Vocabularies(frozenset(definitions())) if vocabularies is None else vocabularies
         self._order = Order()
         self._configured = False
         self._life = LifeCycle()
         self._signals: tuple[Signal, ...] = tuple(self._life if kind is LifeCycle else kind() for kind in SIGNALS)
         self._baselines = Baselines()
-        self._trainer_series = 0
         self._group_steps: list[int] = []
         self._vocabulary = ""
-        self._bound: dict[tuple[str, ...], _Bound] = {}
-        self._signal_slots: dict[str, _Slot] = {}
         self._exposed_keys: tuple[str, ...] = ()
         self._newest: list[array[float]] = []
         self._exposed: RunExposed | None = None
@@ -148,6 +108,16 @@ class Run:
     def attempt(self) -> int:
         """Ours: the declared one, or more after restarts that were not declared."""
         return self._order.attempt
+
+    @property
+    def series(self) -> Mapping[str, Series]:
+        """By series key."""
+        return self._book.series
+
+    @property
+    def members(self) -> Mapping[str, list[str]]:
+        """Series keys of a labelled metric by its name."""
+        return self._book.members
 
     @property
     def baselines(self) -> Mapping[str, Baseline]:
@@ -212,10 +182,7 @@ class Run:
         """Values of `record:` rules at the step just evaluated: part of the fold, so windows over them survive a restart."""
         with self._lock:
             for key, value in pairs:
-                series = self.series.get(key)
-                if series is None:
-                    series = self._create(key, key, Provenance.RECORDED)
-                series.put(self.step, value)
+                self._book.record(key, self.step, value)
                 self._baselines.note(self.record, key, value)
             self._exposed = None
 
@@ -258,12 +225,11 @@ class Run:
         order.end(record.attempt, record.time)
         self.status, self.end_reason = status, record.reason
         self.event_time = record.time
-        name, value, provenance = self._life.ended(status is RunStatus.FAILED)
+        emission = self._life.ended(status is RunStatus.FAILED)
         if self.steps:
             self.step = self.steps[-1]
-            series = self.series.get(name) or self._create(name, name, provenance)
-            series.put(self.step, value)
-            self.arrived = {name}
+            self._book.emit([emission], self.step, False, set())
+            self.arrived = {emission[0]}
         return _APPLIED[Outcome.ENDED]
 
     def _step(self, record: wire.StepRecord) -> Applied:
@@ -274,7 +240,7 @@ class Run:
             return _APPLIED[Outcome.DROPPED_ATTEMPT]
         if record.names != self._vocabulary:
             self._vocabulary = record.names
-            self._bound.clear()
+            self._book.unbind()
         if self._order.ended_at is None:
             self.status, self.end_reason = RunStatus.RUNNING, ""
         self.step = record.step
@@ -285,8 +251,10 @@ class Run:
         fresh = place is not Place.MERGE
         if fresh:
             self._place(record, newest)
-        fold = _Fold()
-        keys = self._fold_new(record, fold) if newest else self._fold_any(record, fold)
+        fold = Fold()
+        names = self._vocabularies.of(self._vocabulary)
+        into = self._book.fold_new if newest else self._book.fold_any
+        keys = into(names, record.metrics, self.config, record.step, fold)
         groups = self._groups(record)
         outcome = _PLACED[place]
         late = not newest and record.step != self.steps[-1]
@@ -298,10 +266,9 @@ class Run:
             outcome = Outcome.DUPLICATE
             if not late:
                 self._life.saw(keys | frozenset(fold.nulls))
-        known = self._vocabularies.of(self._vocabulary).known
-        if known and not fold.refused and not fold.over_limit:
+        if names.known and not fold.refused and not fold.over_limit:
             return _APPLIED[outcome]
-        return Applied(outcome, tuple(fold.refused), fold.over_limit, not known)
+        return Applied(outcome, tuple(fold.refused), fold.over_limit, not names.known)
 
     def _place(self, record: wire.StepRecord, newest: bool) -> None:
         """Count a step and give it its place among the steps of the run."""
@@ -315,92 +282,10 @@ class Run:
             self.times.insert(at, record.time)
         if self.record % max(1, self.depth // SLACK) == 0:
             # All at once and rarely: no series gains more than one sample per record.
-            for series in self.series.values():
-                series.trim(self.depth)
+            self._book.trim(self.depth)
             if (excess := len(self.steps) - self.depth) > 0:
                 del self.steps[:excess]
                 del self.times[:excess]
-
-    def _fold_new(self, record: wire.StepRecord, fold: _Fold) -> frozenset[str]:
-        """The hot path: a row of a step that no series has yet. Returns the series that it feeds."""
-        metrics, step = record.metrics, record.step
-        keys = tuple(metrics)
-        bound = self._bound.get(keys)
-        if bound is None:
-            bound = self._bind(keys)
-        total = 0.0
-        odd: list[str] = []
-        for key, value, step_append, value_append in zip(
-            keys, metrics.values(), bound.step_appends, bound.value_appends, strict=True
-        ):
-            if step_append is not None and type(value) is float:
-                step_append(step)
-                value_append(value)
-                total += value
-            else:
-                odd.append(key)
-        fold.finite = isfinite(total)  # a sum that overflows only costs a look at each value
-        fold.changed = True
-        fold.arrived = set(bound.keys)
-        plan = bound.plan
-        if not odd and not plan.others and not plan.computed:
-            return bound.keys
-        self._fold_odd(bound, odd, record, fold)
-        self._take(read_others(plan, metrics, self.config), step, fold)
-        fold.refused.extend(Refused(key, reason) for key, reason in plan.refused)
-        return frozenset(fold.arrived)
-
-    def _fold_odd(self, bound: _Bound, odd: list[str], record: wire.StepRecord, fold: _Fold) -> None:
-        """Values that are no floats, and series that do not exist yet."""
-        for key in odd:
-            at = bound.positions[key]
-            entry = bound.plan.plain[at]
-            if entry is None:
-                continue
-            fold.arrived.discard(entry.series)
-            self._take(read_entry(entry, record.metrics), record.step, fold)
-            series = self.series.get(entry.series)
-            if series is not None and bound.step_appends[at] is None and type(record.metrics[key]) is not dict:
-                bound.fasten(at, series)
-                bound.keys |= {entry.series}
-
-    def _fold_any(self, record: wire.StepRecord, fold: _Fold) -> frozenset[str]:
-        """The general path: a merged or late row. Returns the series that it feeds."""
-        plan = self._vocabularies.of(self._vocabulary).plan(tuple(record.metrics))
-        return self._take(read(plan, record.metrics, self.config), record.step, fold)
-
-    def _take(self, readings: Iterator[Reading | Refused], step: int, fold: _Fold) -> frozenset[str]:
-        fed = set()
-        for reading in readings:
-            if isinstance(reading, Refused):
-                fold.refused.append(reading)
-                continue
-            key, name, provenance, value = reading
-            if value is None:
-                fold.nulls.append(key)
-                continue
-            series = self.series.get(key)
-            if series is None:
-                if self._trainer_series >= self.max_series:
-                    fold.over_limit += 1
-                    continue
-                series = self._create(key, name, provenance)
-                self._trainer_series += 1
-            elif series.provenance is not provenance:
-                series.provenance = provenance  # another of its sources gave the value
-            fed.add(key)
-            if not isfinite(value):
-                fold.finite = False
-            before = series.at(step)
-            if before is None:
-                fold.arrived.add(key)
-                fold.changed = True
-            elif before == value or (before != before and value != value):
-                continue
-            else:
-                fold.changed = True
-            series.put(step, value)
-        return frozenset(fed)
 
     def _groups(self, record: wire.StepRecord) -> wire.Groups | None:
         """The row's groups, if they are the first of their step."""
@@ -411,63 +296,19 @@ class Run:
         return record.groups
 
     def _derive(self, row: Row, newest: bool) -> None:
-        step, arrived = self.step, self.arrived
+        arrived = self.arrived
         assert isinstance(arrived, set)
-        slots = self._signal_slots
         for signal in self._signals:
-            for name, value, provenance in signal.update(self, row):
-                slot = slots.get(name)
-                if slot is not None and newest and provenance is Provenance.SIGNAL:
-                    slot[0](step)
-                    slot[1](value)
-                    arrived.add(name)
-                    continue
-                series = self.series.get(name)
-                if series is None:
-                    series = self._create(name, name, provenance)
-                if series.put(step, value):
-                    arrived.add(name)
-                series.provenance = provenance
-                if provenance is Provenance.SIGNAL:
-                    slots[name] = (series.steps.append, series.values.append)
-                else:
-                    slots.pop(name, None)
+            self._book.emit(signal.update(self, row), self.step, newest, arrived)
         self._baselines.update(self, row)
 
-    def _create(self, key: str, name: str, provenance: Provenance) -> Series:
-        series = self.series[key] = Series(provenance)
-        if key != name:
-            self.members.setdefault(name, []).append(key)
-        self._exposed_keys = ()
-        return series
-
-    def _bind(self, keys: tuple[str, ...]) -> _Bound:
-        if len(self._bound) >= MAX_BOUND:
-            self._bound.clear()
-        bound = self._bound[keys] = _Bound(self._vocabularies.of(self._vocabulary).plan(keys))
-        fed = set()
-        for index, entry in enumerate(bound.plan.plain):
-            if entry is not None and entry.label is None and (series := self.series.get(entry.series)) is not None:
-                bound.fasten(index, series)
-                fed.add(entry.series)
-        bound.keys = frozenset(fed)
-        return bound
-
     def _cut(self, step: int) -> None:
-        """Resume at `step`: forget the samples of it and later ones; series without any are gone until they come again."""
-        for key, series in list(self.series.items()):
-            series.cut(step)
-            if not series.steps:
-                del self.series[key]
-                if series.provenance not in (Provenance.SIGNAL, Provenance.RECORDED) and key not in definitions():
-                    self._trainer_series -= 1
-        self.members = {name: kept for name, keys in self.members.items() if (kept := [k for k in keys if k in self.series])}
+        """Resume at `step`: forget the samples of it and later ones, keep what was learnt."""
+        self._book.cut(step)
         at = bisect_left(self.steps, step)
         del self.steps[at:]
         del self.times[at:]
         self._group_steps = [known for known in self._group_steps if known < step]
-        self._bound.clear()
-        self._signal_slots.clear()
         self._exposed_keys = ()
         for signal in self._signals:
             signal.cut(step)
@@ -494,10 +335,9 @@ class Run:
 
     def dump(self) -> bytes:
         """The whole state, without loss. `recorded` and the limits are configuration and not in it."""
-        series = [[key, str(s.provenance), s.steps.tobytes(), s.values.tobytes()] for key, s in self.series.items()]
         declared = [self.labels, self.config, self.links, self.on_stop, self._configured, str(self.status), self.end_reason]
         clocks = [self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at]
-        windows = [self.steps.tobytes(), self.times.tobytes(), series, self.members, self._trainer_series, self._group_steps]
+        windows = [self.steps.tobytes(), self.times.tobytes(), self._book.dump(), self._group_steps]
         signals = [signal.dump() for signal in self._signals]
         body = [self.run, self._vocabulary, declared, clocks, windows, self._order.dump(), signals, self._baselines.dump()]
         return msgspec.msgpack.encode([DUMP_VERSION, sys.byteorder, body])
@@ -533,10 +373,9 @@ class Run:
         self.labels, self.config, self.links, self.on_stop, self._configured, status, self.end_reason = declared
         self.status = RunStatus(status)
         self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at = clocks
-        steps, times, series, self.members, self._trainer_series, self._group_steps = windows
+        steps, times, book, self._group_steps = windows
         self.steps, self.times = array("q", steps), array("d", times)
-        for key, provenance, at, values in series:
-            self.series[key] = Series(Provenance(provenance), array("q", at), array("d", values))
+        self._book.load(book)
 
 
 def _phase_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from the next record on. The floor keeps a series that hardly moves from turning
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
 
 from collector.model import Baseline
@@ -115,20 +115,27 @@ def robust_scale(ordered: list[float], centre: float) -> float:
 
 
 def _median_deviation(ordered: list[float], centre: float) -> float:
-    """Median |x - centre|: the deviations are walked through from the middle outwards, half of them, without sorting."""
+    """Median |x - centre| of sorted values.
+
+    The values nearest to the centre are neighbours: their window is moved from a quarter on until it is the nearest one,
+    a few steps instead of a sort.
+    """
     count = len(ordered)
-    right = count // 2
-    left = right - 1
-    before = deviation = 0.0
-    for _ in range(right + 1):
-        before = deviation
-        if right >= count or (left >= 0 and centre - ordered[left] <= ordered[right] - centre):
-            deviation = centre - ordered[left]
-            left -= 1
-        else:
-            deviation = ordered[right] - centre
-            right += 1
-    return deviation if count % 2 else before / 2.0 + deviation / 2.0
+    near = count // 2 + count % 2
+    start = count // 4
+    while start > 0 and centre - ordered[start - 1] < ordered[start + near - 1] - centre:
+        start -= 1
+    while start + near < count and ordered[start + near] - centre < centre - ordered[start]:
+        start += 1
+    left, right = centre - ordered[start], ordered[start + near - 1] - centre
+    inner = left if left > right else right
+    if count % 2:
+        return inner
+    # The next one outside is the upper of the two middle deviations.
+    outer = inf if start == 0 else centre - ordered[start - 1]
+    if start + near < count and ordered[start + near] - centre < outer:
+        outer = ordered[start + near] - centre
+    return inner / 2.0 + outer / 2.0
 
 
 def median(ordered: list[float]) -> float:

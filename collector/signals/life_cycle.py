@@ -18,7 +18,7 @@ is told at the first row of the step after it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -119,7 +119,7 @@ class LifeCycle:
         """Non-finite metrics of rows that came after their step had been counted: told with the next step."""
         self._equal: dict[str, tuple[float, int]] = {}
 
-    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
         signal = Provenance.SIGNAL
         nonfinite = () if row.finite else _nonfinite(run)
         if row.late:

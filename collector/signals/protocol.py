@@ -8,7 +8,7 @@ rules), so `dump` and `load` lose nothing, NaN included.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from collector.model import Baseline, Provenance
@@ -67,7 +67,7 @@ class RunState(Protocol):
 class Signal(Protocol):
     """One rolling signal of one run."""
 
-    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
         """Fold one applied row in and derive the values of its step."""
 
     def cut(self, step: int) -> None:

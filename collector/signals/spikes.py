@@ -13,7 +13,7 @@ of 0 has no ratio: nothing is said then.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -50,10 +50,13 @@ class Spikes:
         """By metric: the newest step, and the magnitudes of the last `WINDOW` values in order, all finite. A cache of what
         the series holds, so that a record costs one insertion instead of one sort."""
 
-    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
         """Compare each watched metric that the row brings with what was before it."""
         emissions: list[Emission] = []
         arrived = run.arrived
+        if row.late or not row.fresh:
+            for name in row.present:  # what was overwritten or put in between is in the window now
+                self._sorted.pop(name, None)
         for name in WATCHED:
             if name not in arrived:
                 continue
@@ -95,7 +98,6 @@ class Spikes:
 
     def _late(self, run: RunState, name: str) -> tuple[float, float, float] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""
-        self._sorted.pop(name, None)
         series = run.series[name]
         value = series.at(run.step)
         if value is None:

@@ -20,7 +20,7 @@ the calibration. Source: docs/signals/zero_variance.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from collector.catalogue import Metric
@@ -80,25 +80,24 @@ class ZeroVariance:
         self._ratios = RatioHistory()
         self._counts_seen = False
 
-    def update(self, run: RunState, row: Row) -> Iterable[Emission]:
+    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
         groups = row.groups
         if groups is not None and groups.success and groups.success.count(None) < len(groups.success):
             self._counts_seen = True
             return self._from_counts(groups)
         if self._counts_seen or ("zero_variance_group_ratio" not in run.arrived and groups is None):
             return ()
-        return self._ratios.update(run, groups)
+        return list(self._ratios.update(run, groups))
 
-    def _from_counts(self, groups: wire.Groups) -> Iterator[Emission]:
+    def _from_counts(self, groups: wire.Groups) -> Sequence[Emission]:
         self._learn()
         size = groups.size
         digests, successes = _counted(groups)
         prior = self.prior()
-        if prior is not None and size > 1:
-            yield from self._compare(size, digests, successes, *prior)
         self._pending = (size, digests, successes)
+        return () if prior is None or size < 2 else self._compare(size, digests, successes, *prior)
 
-    def _compare(self, size: int, digests: list[int], successes: list[int], alpha: float, beta: float) -> Iterator[Emission]:
+    def _compare(self, size: int, digests: list[int], successes: list[int], alpha: float, beta: float) -> Sequence[Emission]:
         known: dict[tuple[float, float], tuple[float, float]] = {}  # many prompts share a history, all unseen ones do
         # Per part: groups, observed, expected (sum q), variance (sum q(1 - q)). Plain locals, as this runs for every group.
         right = wrong = seen = seen_flat = wrong_seen = 0
@@ -127,12 +126,14 @@ class ZeroVariance:
                 unseen_q += q
                 unseen_v += q * (1.0 - q)
         groups = len(digests)
-        yield from _told("", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v)
-        yield from _told("seen", seen, seen_flat, seen_q, seen_v)
-        yield from _told("unseen", groups - seen, right + wrong - seen_flat, unseen_q, unseen_v)
-        yield from _told("all_correct", groups, right, right_q, right_v)
-        yield from _told("all_wrong", groups, wrong, wrong_q, wrong_v)
-        yield from _told("all_wrong_seen", seen, wrong_seen, wrong_seen_q, wrong_seen_v)
+        return [
+            *_told("", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v),
+            *_told("seen", seen, seen_flat, seen_q, seen_v),
+            *_told("unseen", groups - seen, right + wrong - seen_flat, unseen_q, unseen_v),
+            *_told("all_correct", groups, right, right_q, right_v),
+            *_told("all_wrong", groups, wrong, wrong_q, wrong_v),
+            *_told("all_wrong_seen", seen, wrong_seen, wrong_seen_q, wrong_seen_v),
+        ]
 
     def prior(self) -> tuple[float, float] | None:
         """(alpha, beta) fitted to the earlier groups by moments; None before there are enough of them."""

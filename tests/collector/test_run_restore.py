@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from collector.run import Run
@@ -20,13 +20,16 @@ VALUES = st.one_of(
     st.sampled_from(["nan", "text", "0.5", True, 3]),
 )
 
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
+"""A stream of 60 records shrinks for minutes; the seed that pytest prints brings a failure back."""
+
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[wire.Record]:
     """Records as a bad day brings them: merges, late rows, repeats, restarts declared and not, phase changes, ends."""
     records: list[wire.Record] = [opened()]
     step, time, attempt = 0, START, 1
-    for _ in range(draw(st.integers(5, 45))):
+    for _ in range(draw(st.integers(5, 60))):
         time += draw(st.floats(1.0, 50.0))
         event = draw(st.integers(0, 30))
         at = step
@@ -67,15 +70,15 @@ def fold(run: Run, record: wire.Record, breaching: list[str]) -> None:
         run.mark_breaching(breaching)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=NO_SHRINKING)
 @given(streams(), st.data())
 def test_restored_equals_undisturbed(records: list[wire.Record], data: st.DataObject) -> None:
     breaching = [data.draw(st.lists(st.sampled_from([*NAMES, "zero_variance_z"]), max_size=2)) for _ in records]
     cut = data.draw(st.integers(0, len(records)))
-    undisturbed, killed = Run("r", depth=16), Run("r", depth=16)
+    undisturbed, killed = Run("r", depth=32), Run("r", depth=32)
     for at, record in enumerate(records):
         if at == cut:
-            killed = Run.load(killed.dump(), depth=16)
+            killed = Run.load(killed.dump(), depth=32)
         fold(undisturbed, record, breaching[at])
         fold(killed, record, breaching[at])
         assert set(killed.arrived) == set(undisturbed.arrived)
@@ -83,10 +86,10 @@ def test_restored_equals_undisturbed(records: list[wire.Record], data: st.DataOb
     assert repr(killed.exposed) == repr(undisturbed.exposed)  # by text, as NaN is not equal to itself
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=NO_SHRINKING)
 @given(streams())
 def test_invariants(records: list[wire.Record]) -> None:
-    run = Run("r", depth=16)
+    run = Run("r", depth=32)
     steps = 0
     for record in records:
         before = run.record
@@ -108,11 +111,11 @@ def test_invariants(records: list[wire.Record]) -> None:
     assert steps == run.record
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=NO_SHRINKING)
 @given(streams())
 def test_every_record_again_changes_nothing(records: list[wire.Record]) -> None:
     """At-least-once delivery: the newest record is often delivered twice."""
-    run = Run("r", depth=16)
+    run = Run("r", depth=32)
     for record in records:
         run.apply(record, received_at=record.time, arrival=record.time)
         before = run.dump()
