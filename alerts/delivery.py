@@ -25,7 +25,7 @@ from rules.model import Severity
 
 log = logging.getLogger(__name__)
 
-_LOOK_AHEAD: Final = 500
+_LOOK_AHEAD: Final = 200
 """Rows among which pages are taken first; a storm of warnings at one message a second would hold a page for minutes."""
 _BATCH: Final = 20
 """Rows between two looks at the queue."""

@@ -126,6 +126,8 @@ class _Watch:
         if name in ("connection.connect_tcp.complete", "connection.start_tls.complete", "proxy.start_tls.complete"):
             found = info["return_value"].get_extra_info("socket")
             self._socket = found if isinstance(found, socket.socket) else None
+            if self.expired:  # connecting, to one address after the other, took longer than the whole may
+                self._cut()
         elif name == "http11.send_request_body.complete":
             self.sent = True
 
@@ -134,6 +136,9 @@ class _Watch:
 
     def _expire(self) -> None:
         self.expired = True
+        self._cut()
+
+    def _cut(self) -> None:
         found = self._socket
         if found is not None:
             try:
