@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from collector.applied import Applied, Outcome
 from collector.model import RawRecord, RunStatus
 from rules.engine import Engine, Evaluation
-from rules.model import AlertEvent, RuleHealth
+from rules.model import AlertEvent, EventState, RuleHealth
 from service.live import ClockKind, Facts, Live, arrival
 from tocsin import wire
 
@@ -51,7 +51,9 @@ def judge(
     if recorded:
         run.extend(recorded)
     if applied.outcome is Outcome.ENDED:
-        _take(engine.finish(run, live.states, noted, f"run_{run.status}"), events, health)
+        finished = engine.finish(run, live.states, noted, f"run_{run.status}")
+        finished.events.sort(key=_end_order)
+        _take(finished, events, health)
     found = engine.evaluate(run, live.states, noted)
     if found.breaching:
         run.mark_breaching(found.breaching)
@@ -73,6 +75,13 @@ def ticks(live: Live, engine: Engine, now: float) -> Evaluation | None:
     found = stall(live, engine, deadline)
     found.events = _linked(found.events, live)
     return found
+
+
+def _end_order(event: AlertEvent) -> tuple[bool, int, str, list[tuple[str, str]]]:
+    """Ends last, by layer and identity: the engine ends alerts in the order of its states, which a restart changes."""
+    if event.state is not EventState.RESOLVED:
+        return False, 0, "", []
+    return True, event.layer, event.id, sorted(event.labels.items())
 
 
 def _take(found: Evaluation, events: list[AlertEvent], health: list[RuleHealth]) -> None:
