@@ -87,6 +87,8 @@ class Program:
     records: tuple[RecordProgram, ...]
     always: tuple[int, ...]
     """Alerts that are candidates at every row: no inputs, or gaps to judge."""
+    clocked: tuple[AlertProgram, ...]
+    """Alerts that ask for `silence`."""
     chained: bool
     """Some record rule reads another one."""
     by_id: Mapping[str, AlertProgram]
@@ -129,6 +131,7 @@ def build(bundle: Bundle) -> Program:
         alerts=alerts,
         records=records,
         always=tuple(program.order for program in alerts if program.every_row or program.gaps),
+        clocked=tuple(program for program in alerts if program.clocked),
         chained=any(program.recorded for program in records),
         by_id={program.rule.id: program for program in alerts},
         _by_name={name: tuple(numbers) for name, numbers in by_name.items()},

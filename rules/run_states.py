@@ -38,7 +38,18 @@ _DECODER: Final = msgspec.msgpack.Decoder(RuleState)
 class RunStates:
     """The rule states of one run. The engine changes it; the store writes what is in `dirty` and clears it."""
 
-    __slots__ = ("_last_fired", "dirty", "firing", "firing_count", "instances", "judged", "members_seen", "states", "strained")
+    __slots__ = (
+        "_last_fired",
+        "dirty",
+        "ended",
+        "firing",
+        "firing_count",
+        "instances",
+        "judged",
+        "members_seen",
+        "states",
+        "strained",
+    )
 
     def __init__(self) -> None:
         self.states: Final[dict[StateKey, RuleState]] = {}
@@ -52,6 +63,8 @@ class RunStates:
         """The engine's cache of a run's instances by rule number."""
         self.judged: Final[dict[StateKey, int]] = {}
         """Record at which an alert that is not inactive was judged last; not kept over a restart."""
+        self.ended = (0, -1)
+        """Attempt and step of the run's end: what fires then was closed. Not kept over a restart."""
         self.members_seen = (0, 0)
         """The attempt, and how many labelled series the run had, when the instances were made."""
         self.strained: Final[set[str | StateKey]] = set()

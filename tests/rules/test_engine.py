@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model import Baseline, Provenance
-from rules.engine import STALE_AFTER, Engine
+from rules.engine import Engine
+from rules.judging import STALE_AFTER
 from rules.loader import load_text
 from rules.model import EventState, Phase, Verdict
 from rules.run_states import RunStates, StateKey
@@ -434,6 +435,46 @@ def test_the_end_of_a_run_drops_holds_and_resolves_what_fires() -> None:
     assert states.dirty == {StateKey("a"), StateKey("b")}
     assert {state.phase for state in states.states.values()} == {Phase.INACTIVE}
     assert not subject.finish(run, states, 6.0, "run_failed").events
+
+
+def test_what_the_end_closed_stays_closed_and_what_it_brings_is_judged() -> None:
+    """The end's own row is judged after it: a rule on its signal stands, one that needs no metric does not come back."""
+    subject = engine(rule("Lost", "absent(x[1])"), rule("Failed", "run_failed > 0", severity="page"), layer=0)
+    run, states = FakeRun(), RunStates()
+    run.row(1, y=1.0)
+    assert timeline(judge(subject, run, states).events) == [(1, "Lost", "firing")]
+    run.arrived = []
+    run.add({"run_failed": 1.0})
+    assert timeline(subject.finish(run, states, 5.0, "run_failed").events) == [(1, "Lost", "resolved")]
+    assert timeline(subject.evaluate(run, states, 5.0).events) == [(1, "Failed", "firing")]
+    run.row(2, y=1.0)  # it goes on after all
+    assert timeline(judge(subject, run, states).events) == [(2, "Lost", "firing")]
+
+
+def test_a_leave_that_fails_is_a_verdict_too() -> None:
+    class Broken(FakeRun):
+        fails = False
+
+        @property
+        def recorded(self) -> dict[str, float]:
+            if self.fails:
+                raise RuntimeError("no file")
+            return {}
+
+        @recorded.setter
+        def recorded(self, value: dict[str, float]) -> None: ...
+
+    run, states = Broken(), RunStates()
+    subject = engine(rule("A", "x > 1", leave="x < recorded(x)"), "  - {record: r, expr: x + recorded(x)}\n")
+    run.row(1, x=2.0)
+    assert subject.record(run) == [("r", 2.0)]
+    judge(subject, run, states)
+    run.fails = True
+    run.row(2, x=0.0)
+    assert subject.record(run) == []
+    found = judge(subject, run, states)
+    assert [health.verdict for health in found.health] == [Verdict.ERROR]
+    assert states.fires("a")
 
 
 def test_a_rule_that_is_removed_while_it_fires_is_resolved() -> None:
