@@ -180,7 +180,7 @@ class LifeCycle:
             return
         self._change = len(complete ^ before) if before else 0
         record = run.record - 1  # the number of the complete step
-        for key in before - complete:
+        for key in sorted(before - complete):  # a set has no order of its own, and a dump shall have one
             self._absent.setdefault(key, record)
         if self._absent:
             for key in [key for key in self._absent if key in complete]:
