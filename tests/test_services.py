@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +50,37 @@ def test_alertmanager_is_ready(prometheus_server: prometheus.Start) -> None:
     server = prometheus_server({"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}, program="alertmanager")
     with urllib.request.urlopen(f"{server.url}/api/v2/status", timeout=10) as answer:
         assert json.load(answer)["cluster"]["status"] == "disabled"
+
+
+def test_a_missing_service_fails_under_ci_and_is_a_named_skip_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no Java"):
+        services.missing("no Java")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="no Java"):
+        services.missing("no Java")
+
+
+@pytest.mark.parametrize("script", [services.KAFKA, services.PROMETHEUS], ids=["kafka", "prometheus"])
+def test_a_script_says_with_its_own_status_that_a_program_is_missing(script: Path, tmp_path: Path) -> None:
+    """The scripts as they are in an empty checkout on a machine with nothing but Python."""
+    copy = tmp_path / "deploy" / "x" / script.name
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(script.read_bytes())
+    if script == services.KAFKA:
+        (copy.parent / "pom.xml").write_bytes((script.parent / "pom.xml").read_bytes())
+    done = subprocess.run(
+        [sys.executable, str(copy), "fetch"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "not on PATH" in done.stderr
+
+
+def test_waiting_has_an_end() -> None:
+    with pytest.raises(AssertionError, match="not within 0 s: a miracle; the last answer was None"):
+        services.until(lambda: None, "a miracle", seconds=0.0)

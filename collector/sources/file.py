@@ -3,20 +3,34 @@
 The partition is `<run>/<file name>`. Offsets are those of the format: bytes of the uncompressed log, or rows of a document that
 is read as a whole; several records of one line share its offset, and a reader that goes on from there gets them again.
 
-A line of the canonical format is handed on as it is; a record of another format is encoded anew, with the same bytes at every
-reading. `received_at` is 0.0: nobody received a file. Whoever replays one takes the event time of its records instead.
+A line of the canonical format is handed on as it is, unread, like a message of a broker; a record of another format is encoded
+anew, with the same bytes at every reading. `received_at` is 0.0: nobody received a file. Whoever replays one takes the event
+time of its records instead.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from collector.model import Batch, RawRecord, SourceFault
 from collector.ports import Positions, SourceUnavailable
 from tocsin import wire
-from tocsin.formats import Parsed, read_records, run_id
+from tocsin.formats import detect, read_records, run_id
+from tocsin.formats.canonical import CANONICAL
+from tocsin.formats.reading import lines, open_log
+
+_FAULT_BYTES: Final = 4096
+"""So much of an unreadable place is shown."""
+
+
+class _Place(NamedTuple):
+    offset: int
+    next_offset: int
+    value: bytes
+    error: str = ""
 
 
 class FileSource:
@@ -40,10 +54,12 @@ class FileSource:
         max_records: int = 500,
     ) -> None:
         self.partition = f"{run or run_id(path)}/{path.name}"
-        self._read: Callable[[], Iterator[Parsed]] = lambda: iter(read_records(path, format, run=run, names=names))
         self._path = path
+        self._format = format
+        self._run = run
+        self._names = names
         self._max_records = max_records
-        self._stream: Iterator[Parsed] | None = None
+        self._stream: Iterator[_Place] | None = None
         self._next = 0
         self._given = 0
         """Places handed out at `_next` already: several records of one line share an offset."""
@@ -63,8 +79,8 @@ class FileSource:
         records: list[RawRecord] = []
         faults: list[SourceFault] = []
         try:
-            for parsed in self._places():
-                self._take(parsed, records, faults)
+            for place in self._places():
+                self._take(place, records, faults)
         except OSError as error:
             self._stream = None  # and read again up to where we are, when the file can be read again
             if not records and not faults:
@@ -87,35 +103,48 @@ class FileSource:
         self._stream = None
         self._finished = True
 
-    def _places(self) -> Iterator[Parsed]:
+    def _places(self) -> Iterator[_Place]:
         if self._finished:
             return
         if self._stream is None:
             self._stream = self._from_here()
         count = 0
-        for parsed in itertools.islice(self._stream, self._max_records):
+        for place in itertools.islice(self._stream, self._max_records):
             count += 1
-            yield parsed
+            yield place
         self._finished = count < self._max_records
 
-    def _from_here(self) -> Iterator[Parsed]:
+    def _from_here(self) -> Iterator[_Place]:
         """The log again, without what was handed out."""
         behind, given = self._next, self._given
-        for parsed in self._read():
-            if parsed.offset < behind:
+        for place in self._whole():
+            if place.offset < behind:
                 continue
-            if parsed.offset == behind and given > 0:
+            if place.offset == behind and given > 0:
                 given -= 1
                 continue
-            yield parsed
+            yield place
 
-    def _take(self, parsed: Parsed, records: list[RawRecord], faults: list[SourceFault]) -> None:
-        offset, next_offset = parsed.offset, parsed.next_offset
-        if parsed.record is None:
-            faults.append(SourceFault(self.partition, offset, parsed.error, parsed.value))
+    def _whole(self) -> Iterator[_Place]:
+        name = detect(self._path) if self._format == "auto" else self._format
+        if name == CANONICAL.name:
+            with open_log(self._path) as file:
+                for line in lines(file):
+                    if value := line.value.strip():
+                        yield _Place(line.offset, line.next_offset, value, line.error)
+                    elif line.error:
+                        yield _Place(line.offset, line.next_offset, b"", line.error)
+            return
+        for parsed in read_records(self._path, name, run=self._run, names=self._names):
+            value = parsed.value if parsed.record is None else parsed.value or wire.encode(parsed.record)
+            yield _Place(parsed.offset, parsed.next_offset, value, parsed.error)
+
+    def _take(self, place: _Place, records: list[RawRecord], faults: list[SourceFault]) -> None:
+        offset, next_offset = place.offset, place.next_offset
+        if place.error:
+            faults.append(SourceFault(self.partition, offset, place.error, place.value[:_FAULT_BYTES]))
         else:
-            value = parsed.value or wire.encode(parsed.record)
-            records.append(RawRecord(value, self.partition, offset, next_offset, 0.0))
+            records.append(RawRecord(place.value, self.partition, offset, next_offset, 0.0))
         if next_offset > self._next:
             self._next, self._given = next_offset, int(offset == next_offset)
         else:

@@ -23,6 +23,7 @@ class LineReader:
 
     def __init__(self, path: Path, offset: int, limit: int = MAX_RECORD_BYTES) -> None:
         self.path = path
+        self._name = os.fspath(path)
         self.offset = offset
         """Where the next line begins."""
         self.size = 0
@@ -37,11 +38,18 @@ class LineReader:
         self._resuming = offset > 0
         """The place is not checked yet: it must follow a newline, or reading goes on behind the next one."""
 
+    def news(self) -> bool:
+        """Whether `read` might have something to say, at the cost of one look at the file's size. Most files are at rest."""
+        try:
+            return self._resuming or not self.at_end or os.stat(self._name).st_size != self._searched
+        except OSError:
+            return True
+
     def read(self, max_lines: int) -> tuple[list[tuple[int, bytes]], Problem | None]:
         """Up to `max_lines` lines (offset, line without its newline), and the problem that ended them, if one did."""
         self.at_end = True
         try:
-            self.size = os.stat(self.path).st_size
+            self.size = os.stat(self._name).st_size
             if self.size < self.offset:
                 self._resuming = True
                 return [], self._once(f"the file is {self.size} bytes long, shorter than what was read of it")

@@ -33,6 +33,8 @@ from tocsin import spool
 
 POLL_BYTES: Final = 8 * 1024 * 1024
 """After this many bytes a poll hands over what it has."""
+QUIET_NS: Final = 2_000_000_000
+"""Longer than the coarsest clock of a file system in use (2 s on FAT, 1 s on old network file systems)."""
 CLEAN_SECONDS: Final = 60.0
 """How often old files are looked for: a spool may hold thousands, and commits come many times a second."""
 
@@ -66,11 +68,16 @@ class SpoolSource:
         self._readers: dict[str, LineReader] = {}
         self._stored: dict[str, int] = {}
         self._clean_at = 0.0
+        self._paths: list[Path] = []
+        self._listed_ns: int | None = None
+        """The folder's time of change at the last listing that can be relied on."""
 
     def open(self, positions: Positions) -> None:
         self._positions = positions
         self._readers.clear()
         self._stored.clear()
+        self._paths = []
+        self._listed_ns = None
 
     def poll(self, timeout: float) -> Batch:
         remaining = timeout
@@ -103,16 +110,12 @@ class SpoolSource:
 
     def _once(self) -> Batch:
         assert self._positions is not None, "open() comes before poll()"
-        try:
-            paths = spool.record_files(self._folder)
-        except OSError as error:
-            raise SourceUnavailable(f"the spool cannot be listed: {error.strerror or error}") from error
         records: list[RawRecord] = []
-        faults = self._removed({path.name for path in paths})
+        faults = self._list()
         assigned: list[str] = []
         budget = POLL_BYTES
         whole = True
-        for path in paths:
+        for path in self._paths:
             if len(records) >= self._max_records or budget <= 0:
                 whole = False
                 break
@@ -120,11 +123,33 @@ class SpoolSource:
             if reader is None:
                 reader = self._readers[path.name] = LineReader(path, self._positions.position(path.name) or 0)
                 assigned.append(path.name)
+            elif not reader.news():
+                whole = whole and reader.at_end
+                continue
             before = reader.offset
             self._read(reader, records, faults, budget)
             budget -= reader.offset - before
             whole = whole and reader.at_end
         return Batch(records, faults, assigned, caught_up=whole)
+
+    def _list(self) -> list[SourceFault]:
+        """Look which files there are, if the folder changed; faults of those that vanished. Raises SourceUnavailable."""
+        try:
+            changed_ns = os.stat(self._folder / spool.RECORDS).st_mtime_ns
+        except OSError:
+            changed_ns = -1  # listing it will say what is wrong
+        # A file that is made within one tick of the file system's clock after a listing does not show in the time of the
+        # folder, so a listing counts for later ones only if the folder was quiet for a while before it.
+        if changed_ns == self._listed_ns:
+            return []
+        now_ns = time.time_ns()  # the file system's clock, whatever clock dates the records
+        try:
+            self._paths = spool.record_files(self._folder)
+        except OSError as error:
+            raise SourceUnavailable(f"the spool cannot be listed: {error.strerror or error}") from error
+        quiet = changed_ns >= 0 and now_ns - changed_ns > QUIET_NS
+        self._listed_ns = changed_ns if quiet else None
+        return self._removed({path.name for path in self._paths})
 
     def _read(self, reader: LineReader, records: list[RawRecord], faults: list[SourceFault], budget: int) -> None:
         """Everything up to the limits of this poll, so that no younger file overtakes what this one holds."""

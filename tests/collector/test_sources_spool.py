@@ -57,6 +57,41 @@ def test_poll_waits_by_the_interval_and_no_longer_than_it_may(tmp_path: Path) ->
     assert waited == [0.4, 0.4, pytest.approx(0.2)]
 
 
+def test_a_new_file_shows_although_the_folders_time_of_change_stood_still(tmp_path: Path) -> None:
+    """Two files within one tick of the file system's clock: the second one leaves no trace in the folder's time."""
+    append(file_in(tmp_path, 1), b"a\n")
+    source = opened(tmp_path)
+    folder = tmp_path / spool.RECORDS
+    tick = folder.stat().st_mtime_ns
+    source.poll(0.0)
+    append(file_in(tmp_path, 2), b"b\n")
+    os.utime(folder, ns=(tick, tick))
+    assert values(source.poll(0.0)) == [b"b"]
+
+
+def test_a_quiet_folder_is_not_listed_again_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file_in(tmp_path, 1)
+    append(path, b"a\n")
+    os.utime(tmp_path / spool.RECORDS, (1_000, 1_000))
+    source = opened(tmp_path)
+    assert values(source.poll(0.0)) == [b"a"]
+    listed = 0
+    real = spool.record_files
+
+    def counting(folder: Path) -> list[Path]:
+        nonlocal listed
+        listed += 1
+        return real(folder)
+
+    monkeypatch.setattr(spool, "record_files", counting)
+    append(path, b"b\n")  # growth of a file does not touch its folder
+    assert values(source.poll(0.0)) == [b"b"]
+    assert listed == 0
+    append(file_in(tmp_path, 2), b"c\n")
+    assert values(source.poll(0.0)) == [b"c"]
+    assert listed == 1
+
+
 def test_files_are_read_in_the_order_of_their_names_and_others_are_left_alone(tmp_path: Path) -> None:
     second, first = file_in(tmp_path, 2), file_in(tmp_path, 1)
     append(second, b"c\n")
