@@ -96,10 +96,13 @@ class Http:
                 return Answer(response.status_code, outcome, body, complete, retry_after)
         except Exception as error:
             # Not only httpx.HTTPError: an address or a header that cannot be encoded raises ValueErrors of several kinds.
-            if not isinstance(error, httpx.HTTPError | httpx.InvalidURL | OSError):
-                log.warning("a request could not be made: %s", type(error).__name__)
-                return Outcome(ok=False, reason="bad_request", detail=f"the request cannot be made: {type(error).__name__}")
-            return from_error(error, sent=watch.sent, expired=watch.expired)
+            if isinstance(error, httpx.HTTPError | httpx.InvalidURL | OSError):
+                return from_error(error, sent=watch.sent, expired=watch.expired)
+            name = type(error).__name__
+            log.warning("a request failed in the HTTP library: %s", name)
+            if watch.sent:  # an answer that the library cannot digest
+                return Outcome(ok=False, retry=True, reason="bad_answer", detail=name, ambiguous=True)
+            return Outcome(ok=False, reason="bad_request", detail=f"the request cannot be made: {name}")
         finally:
             watch.end()
 

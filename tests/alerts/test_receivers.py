@@ -179,6 +179,13 @@ def test_a_redirect_is_final_and_not_followed(case: Case, no_secret_is_logged: W
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("location", ["http://[::bad", "http://\x00/", "//", "https://h:99999999/", "\xff"])
+def test_a_redirect_to_nowhere_raises_nothing(case: Case, no_secret_is_logged: Watch, location: str) -> None:
+    outcome, server = attempt(case, no_secret_is_logged, Reply(302, b"", {"location": location}))
+    assert not outcome.ok
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "ambiguous"),
     [
