@@ -188,6 +188,8 @@ class _Draft:
         if told is None or not told.firing:
             return
         self.incident.alerts[print_] = replace(told, firing=False, explained_by="")
+        # The end in the words of the beginning: the rule may have been renamed, or be gone with its name and severity.
+        event = replace(event, alert=told.alert, severity=told.severity, layer=told.layer)
         for name in told.receivers:
             page = self.incident.pages.get(name)
             if page is None or print_ not in page.alerts:
@@ -196,7 +198,8 @@ class _Draft:
                 self.incident.pages[name] = replace(page, alerts=remaining)
             else:
                 del self.incident.pages[name]
-                self._end(name, incident_key(self.incident.id), (page.fingerprint, page.episode), event)
+                last = replace(event, severity=page.severity)
+                self._end(name, incident_key(self.incident.id), (page.fingerprint, page.episode), last)
 
     def _end(self, name: str, key: str, begun: tuple[str, int], event: AlertEvent) -> None:
         # A receiver that has left the configuration still gets its row: it fails there, visibly, instead of vanishing.

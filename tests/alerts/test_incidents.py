@@ -243,6 +243,22 @@ def test_an_edit_of_name_and_severity_keeps_the_page() -> None:
     assert len(said(of.apply([resolves(3, "Renamed", id="a")], 0.0))) == 2
 
 
+def test_the_end_of_an_alert_whose_rule_is_gone_is_told_in_the_words_of_its_beginning() -> None:
+    of = book()
+    of.apply([at(1, "A", layer=4)], 0.0)
+    gone = resolves(2, "a", id="a", severity=Severity.INFO, layer=0)
+    ended = of.apply([gone], 0.0).deliveries
+    assert {(row.event.alert, row.event.severity, row.event.layer) for row in ended} == {("A", Severity.PAGE, 4)}
+
+
+def test_the_end_of_a_page_is_as_urgent_as_its_loudest_word() -> None:
+    of = book()
+    of.apply([at(1, "A"), at(1, "S", severity=Severity.STOP)], 0.0)
+    of.apply([resolves(2, "S", severity=Severity.STOP)], 0.0)
+    (pager, _) = of.apply([resolves(3, "A")], 0.0).deliveries
+    assert (pager.receiver, pager.event.severity) == ("pager", Severity.STOP)
+
+
 def test_a_rule_that_lost_its_state_repeats_no_id() -> None:
     of = book()
     ids: set[str] = set()
