@@ -12,8 +12,8 @@ from typing import Final
 
 from collector.model import Provenance
 
-SLACK: Final = 4
-"""A series is trimmed when it is longer than depth + depth / SLACK: 1.25 times the depth at most, and O(1) per append."""
+SLACK: Final = 8
+"""A series is trimmed when it is longer than depth + depth / SLACK: 1.125 times the depth at most, and O(1) per append."""
 
 
 class Series:

@@ -1,9 +1,9 @@
 """What a run knows of each of its prompts: successes and tries, earlier visits fading by half per visit.
 
 Bounded and compact, because a run may have more prompts than memory for them: a set-associative table in flat arrays,
-20 bytes per slot, that grows with the number of prompts up to `MAX_SLOTS` (640 KiB) and then replaces the prompt of the full
+20 bytes per slot, that grows with the number of prompts up to `MAX_SLOTS` (320 KiB) and then replaces the prompt of the full
 bucket that was not seen for longest. Prompts are known by a 64-bit digest of their id; a collision would mix two histories,
-and at 20,000 prompts its chance is 1e-11.
+and at 16,000 prompts its chance is 1e-11.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 WAYS: Final = 8
 MIN_SLOTS: Final = 64
-MAX_SLOTS: Final = 32_768
+MAX_SLOTS: Final = 16_384
 _SPREAD: Final = 0x9E3779B97F4A7C15
 _MODULUS: Final = 0xD6E8FEB86659FD93
 FADE: Final = 0.5

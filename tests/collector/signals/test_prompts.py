@@ -37,13 +37,13 @@ def test_bounded_and_keeps_the_recent_ones() -> None:
     assert table.get(digest_of("p4999")) == (1.0, 4.0)
 
 
-def test_twenty_thousand_prompts_fit() -> None:
+def test_ten_thousand_prompts_fit() -> None:
     table = PromptHistory()
-    digests = [digest_of(f"prompt-{n}") for n in range(20_000)]
+    digests = [digest_of(f"prompt-{n}") for n in range(10_000)]
     table.visit(digests, [1] * len(digests), 8)
     assert table.slots == MAX_SLOTS
     known = sum(n > 0 for _, n in table.histories(digests))
-    assert known > 0.95 * len(digests)
+    assert known > 0.97 * len(digests)
 
 
 @pytest.mark.parametrize("form", ["{}", "p{}", "prompt-{:08d}", "{:020d}", "gsm8k/train/{}", "{:032x}", "data:{}:{}"])
