@@ -133,6 +133,8 @@ class Engine:
                         states.dirty.add(instance.key)
                 if truth == FALSE and state.phase is _INACTIVE:
                     state.verdict = _OK
+                    if state.reason:
+                        state.reason = ""
                     continue
                 judging.judge(program, instance, state, truth, late=late)
         if states.firing:

@@ -38,7 +38,7 @@ class Evaluation:
 class Judging:
     """The rules of one run at one moment."""
 
-    __slots__ = ("_events", "_moment", "_program", "_states", "found", "frame")
+    __slots__ = ("_events", "_moment", "_now", "_program", "_states", "found", "frame")
 
     def __init__(
         self, program: Program, view: RunView, states: RunStates, now: float, moment: Moment, silence: float = 0.0
@@ -46,13 +46,16 @@ class Judging:
         self._program = program
         self._states = states
         self._moment = moment
-        self._events = Events(program, view, states, now, moment.event_time)
+        self._now = now
+        self._events: Events | None = None
+        """Made with the first change: most records have none."""
         self.frame = Frame(view, states, silence)
         self.found = Evaluation()
 
     def result(self) -> Evaluation:
         """What was found, with the events of all changes; the layers are applied here, once."""
-        self.found.events = self._events.finish()
+        if self._events is not None:
+            self.found.events = self._events.finish()
         return self.found
 
     def targets(self, program: AlertProgram) -> list[Instance]:
@@ -142,6 +145,8 @@ class Judging:
             self._states.put(instance.key, after)
             self._states.dirty.add(instance.key)
             if transition is Transition.FIRED or transition is Transition.RESOLVED:
+                if self._events is None:
+                    self._events = Events(self._program, self.frame.view, self._states, self._now, self._moment.event_time)
                 self._events.note(instance.key, transition is Transition.FIRED, state)
         return after
 

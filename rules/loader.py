@@ -28,6 +28,9 @@ from rules.syntax import Node
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
 from rules.typed_yaml import convert
 
+MAX_CHAIN: Final = 100
+"""Rules that read each other one after the other."""
+
 
 class VariableSpec(msgspec.Struct, forbid_unknown_fields=True):
     """An entry of `vars:`."""
@@ -310,6 +313,9 @@ class _Loading:
                 names = list(path)
                 cycle = [*names[names.index(name) :], name]
                 self._error(by_name[name], "expr", f"{what} that need each other: {' -> '.join(cycle)} (break the circle)")
+                return
+            if len(path) >= MAX_CHAIN:
+                self._error(by_name[name], "expr", f"more than {MAX_CHAIN} {what} in a row need each other (shorten the chain)")
                 return
             path[name] = None
             for needed in needs(by_name[name]):

@@ -184,6 +184,11 @@ def test_cycles_are_shown_with_their_path() -> None:
     assert "record rules that need each other: r -> s -> r" in faults(records)
 
 
+def test_a_chain_has_an_end() -> None:
+    rules = "".join(f"  - {{record: r{i}, expr: r{i + 1} + 1}}\n" for i in range(300))
+    assert "more than 100 record rules in a row" in faults(with_rule(rules))
+
+
 def test_order_follows_dependencies() -> None:
     text = with_rule(alert("firing(B)", alert="A", id="a") + alert("x > 1", alert="B", id="b"))
     text += "  - {record: r, expr: s + 1}\n  - {record: s, expr: x + 1}\n"
