@@ -18,14 +18,19 @@ Header = tuple[str, bytes]
 class Broker:
     """One broker on 127.0.0.1. `start` after `stop` goes on with the same data on the same port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, credentials: str | None = None) -> None:
         self.folder = folder
         self.bootstrap = ""
+        self.sasl_bootstrap = ""
+        """The listener that asks for `credentials` ("user:password") by SASL/PLAIN; empty without them."""
+        self._credentials = credentials
         self._names = itertools.count(1)
 
     def start(self) -> None:
         """Returns when clients are served; ends the test when Kafka or Java is missing on this machine."""
-        self.bootstrap = services.run(services.KAFKA, "start", "--dir", str(self.folder))
+        options = ["--sasl", self._credentials] if self._credentials else []
+        self.bootstrap, *sasl = services.run(services.KAFKA, "start", "--dir", str(self.folder), *options).splitlines()
+        self.sasl_bootstrap = sasl[0] if sasl else ""
 
     def stop(self) -> None:
         """Returns when the process is gone; nothing to do when it is."""
