@@ -122,6 +122,10 @@ def test_a_row_that_is_cut_for_good_is_an_unreadable_place() -> None:
     broken = parse("{'loss': 0.5, 'grad_norm': 1.25, 'learning_rate': 1e-6, oops\n" + ROW + "\n")
     assert broken[0].error == "a row breaks off after 3 values"
     assert numbers(broken) == [(1, 1)]
+    bar = "\r  5%|#  | 1/9 [00:01<00:01]\r" + " " * 30 + "\r"
+    drawn_over = parse(f"{ROW}\n{cut[:-7]}\n{bar}{ROW}\n")
+    assert [place.error for place in drawn_over if place.record is None] == ["a row is cut by the end of its line"]
+    assert len(steps(drawn_over)) == 2
     assert parse(f"{ROW}\n{cut}")[-1].error == "the log ends inside a row"
 
 

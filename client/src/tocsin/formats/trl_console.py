@@ -68,7 +68,7 @@ class TrlConsoleParser:
         out: list[Parsed] = []
         segments = line.decode("utf-8", "replace").rstrip("\r\n").split("\r")
         if self._wrapped is not None:
-            segments[0] = self._unwrap(self._wrapped, segments[0], offset, out)
+            segments[0] = self._unwrap(self._wrapped, segments[0], offset, out, alone=len(segments) == 1)
         for index, segment in enumerate(segments):
             if segment:
                 self._segment(segment, offset, out, may_wrap=index == len(segments) - 1)
@@ -120,8 +120,11 @@ class TrlConsoleParser:
                 value = segment[match.start() :].encode("utf-8", "replace")
                 self._refuse(unreadable(offset, offset, f"a row breaks off after {len(literal.values)} values", value), out)
 
-    def _unwrap(self, wrapped: _Wrapped, segment: str, offset: int, out: list[Parsed]) -> str:
-        """Join a row that a line end cut with what follows. What remains of the segment."""
+    def _unwrap(self, wrapped: _Wrapped, segment: str, offset: int, out: list[Parsed], alone: bool) -> str:
+        """Join a row that a line end cut with what follows. What remains of the segment.
+
+        It may go on in the next line only if the segment is the whole line (`alone`): over a cut row no bar is drawn.
+        """
         joined = wrapped.text + segment
         literal = read(joined, 0)
         self._wrapped = None
@@ -129,7 +132,7 @@ class TrlConsoleParser:
             self._row(literal.values, wrapped.offset, out)
             self._close(out, wrapped.offset, offset)
             return joined[literal.end :]
-        if literal.status is Status.OPEN and wrapped.lines < MAX_WRAPPED_LINES and len(joined) < MAX_WRAPPED_CHARS:
+        if literal.status is Status.OPEN and alone and wrapped.lines < MAX_WRAPPED_LINES and len(joined) < MAX_WRAPPED_CHARS:
             self._wrapped = _Wrapped(wrapped.offset, joined, wrapped.lines + 1)
             return ""
         if _MARKS & read(wrapped.text, 0).values.keys():
