@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tocsin import environment
+from tocsin.transports import Message
 from tocsin.transports.kafka import KafkaTransport
 from tocsin.transports.spool import SpoolTransport
 
@@ -33,10 +34,25 @@ def test_attempt(environ: dict[str, str], attempt: int) -> None:
 def test_a_spool_unless_kafka_is_named(tmp_path: Path) -> None:
     found = environment.transport({})
     assert isinstance(found, SpoolTransport)
-    assert found.folder == Path("tocsin-spool")
+    assert found.folder == Path("tocsin-spool").absolute(), "a job may change its working directory"
     found = environment.transport({"TOCSIN_SPOOL": str(tmp_path)})
     assert isinstance(found, SpoolTransport)
     assert found.folder == tmp_path
+
+
+def test_a_url_goes_before_the_environment(tmp_path: Path) -> None:
+    found = environment.transport({"TOCSIN_KAFKA": "a:9092"}, f"spool:{tmp_path}")
+    assert isinstance(found, SpoolTransport)
+    with pytest.raises(ValueError):
+        environment.transport({"TOCSIN_SPOOL": str(tmp_path)}, "kafka://nowhere")
+
+
+def test_the_folder_of_the_environment_holds_for_a_url_too(tmp_path: Path) -> None:
+    found = environment.transport({"TOCSIN_SPOOL": str(tmp_path)}, "kafka://127.0.0.1:1")
+    found.send([Message("r", b'{"run":"r","time":1,"kind":"step"}', 1.0)])
+    assert found.flush(30)
+    found.close(5)
+    assert len(list(tmp_path.glob("kafka-fallback/*/records/*.jsonl"))) == 1
 
 
 def test_kafka_with_settings_from_a_file(tmp_path: Path) -> None:

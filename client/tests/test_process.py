@@ -102,7 +102,7 @@ def test_the_exit_does_not_wait_for_a_broker_that_is_away(tmp_path: Path) -> Non
         """,
         tmp_path,
     )
-    (path,) = (tmp_path / "tocsin-spool" / "kafka-fallback").glob("*/records/*.jsonl")
+    (path,) = (tmp_path / "spool" / "kafka-fallback").glob("*/records/*.jsonl")
     assert len(path.read_bytes().splitlines()) == 501
 
 

@@ -36,15 +36,29 @@ def attempt(environ: Mapping[str, str]) -> int:
     return max(1, found)
 
 
-def transport(environ: Mapping[str, str]) -> Transport:
-    """The transport that the environment asks for: Kafka, else a spool folder. Never raises."""
+def transport(environ: Mapping[str, str], url: str | None = None) -> Transport:
+    """The transport that `url` names, else the one that the environment asks for: Kafka, else a spool folder.
+
+    The environment's settings and folders hold for a `url` too. Raises ValueError for a `url` that is none, nothing else.
+    """
     folder = Path(environ.get("TOCSIN_SPOOL") or DEFAULT_SPOOL)
-    if servers := environ.get("TOCSIN_KAFKA"):
-        url = f"kafka://{servers}/{environ.get('TOCSIN_TOPIC') or RECORDS_TOPIC}"
+    servers = environ.get("TOCSIN_KAFKA")
+    wanted = url or (f"kafka://{servers}/{environ.get('TOCSIN_TOPIC') or RECORDS_TOPIC}" if servers else f"spool:{folder}")
+    settings: dict[str, object] = {}
+    if wanted.startswith("kafka:"):
         try:
-            return from_url(url, fallback=folder / "kafka-fallback", settings=_settings(environ))
-        except (ValueError, OSError, ImportError) as error:
-            warn_once("environment", f"TOCSIN_KAFKA cannot be used ({error}); records go to the spool {folder}")
+            settings = _settings(environ)
+        except (ValueError, OSError) as error:
+            warn_once("environment", f"TOCSIN_KAFKA_SETTINGS cannot be used ({error}); records go to the spool {folder}")
+            wanted = f"spool:{folder}"
+    try:
+        return from_url(wanted, fallback=folder / "kafka-fallback", settings=settings)
+    except ValueError as error:
+        if url is not None:
+            raise
+        warn_once("environment", f"TOCSIN_KAFKA cannot be used ({error}); records go to the spool {folder}")
+    except ImportError as error:
+        warn_once("environment", f"{wanted} cannot be used ({error}); records go to the spool {folder}")
     return from_url(f"spool:{folder}")
 
 

@@ -24,7 +24,7 @@ from tocsin.build import Pending, build
 from tocsin.control import StopRequest
 from tocsin.sender import QUEUE_BYTES, QUEUE_ITEMS, Sender
 from tocsin.snapshot import VALUE_BYTES, take, take_extras
-from tocsin.transports import Message, Transport, from_url
+from tocsin.transports import Message, Transport
 from tocsin.warn import log as logger
 from tocsin.warn import warn_once
 
@@ -62,7 +62,8 @@ class Reporter:
     config      how it was configured (group_size, clip_low ...); anything JSON can say, the rest by str()
     links       where else to look (wandb, rollouts)
     on_stop     ignore | pause | checkpoint_and_stop: whether a stop rule may ask this run to stop
-    transport   a transport, a URL (see `transports.from_url`), or None for what the environment says (`tocsin.environment`)
+    transport   a transport of this reporter's own, a URL (see `transports.from_url`), or None for what the environment says
+                (see `tocsin.environment`)
     names       vocabulary of the metric keys: canonical, or a framework of the alias table
     attempt     1 for the first start of the run; None for what the environment says
     rank        None for what the environment says; ranks other than 0 do nothing
@@ -113,9 +114,10 @@ class Reporter:
         self._exit_seconds = exit_seconds
         self._sender: Sender | None = None
         if self._active:
-            found = from_url(transport) if isinstance(transport, str) else transport
+            if transport is None or isinstance(transport, str):
+                transport = environment.transport(os.environ, transport)
             self._sender = Sender(
-                found if found is not None else environment.transport(os.environ),
+                transport,
                 self._encode,
                 run=run,
                 watch=on_stop != "ignore",

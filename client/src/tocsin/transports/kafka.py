@@ -67,6 +67,7 @@ class KafkaTransport(StoreAndForward):
         disk_bytes: int = DISK_BYTES,
         patience: float = 5.0,
     ) -> None:
+        folder = (fallback or DEFAULT_FALLBACK).absolute()  # a job may change its working directory
         addresses = [_address(server) for server in bootstrap]
         options: dict[str, Any] = dict(settings or {})
         memory = LinkMemory()
@@ -74,7 +75,7 @@ class KafkaTransport(StoreAndForward):
             "bootstrap": tuple(bootstrap),
             "topic": topic,
             "control_topic": control_topic,
-            "fallback": fallback,
+            "fallback": folder,
             "settings": options,
             "memory_bytes": memory_bytes,
             "disk_bytes": disk_bytes,
@@ -82,7 +83,7 @@ class KafkaTransport(StoreAndForward):
         }
         super().__init__(
             lambda: KafkaLink(addresses, topic, control_topic, options, memory),
-            Backlog(fallback or DEFAULT_FALLBACK, topic, memory_bytes=memory_bytes, disk_bytes=disk_bytes),
+            Backlog(folder, topic, memory_bytes=memory_bytes, disk_bytes=disk_bytes),
             patience=patience,
             name=f"Kafka at {','.join(bootstrap)}",
         )
@@ -119,6 +120,7 @@ class KafkaLink:
         self._memory = memory
         shared: dict[str, Any] = {
             "request_timeout_ms": 10_000,
+            "reconnect_backoff_ms": 250,
             "reconnect_backoff_max_ms": 1_000,
             "bootstrap_timeout_ms": 5_000,
             "metrics_enabled": False,
@@ -162,6 +164,9 @@ class KafkaLink:
                 )
             except _FOR_GOOD as error:
                 refused = _said(error)
+                break
+            except errors.KafkaTimeoutError:
+                down = f"no answer about topic {self._topic}; does it exist?"
                 break
             except Exception as error:
                 down = _said(error)  # whatever the client library throws: this link is over

@@ -23,7 +23,8 @@ class SpoolTransport:
     def __init__(
         self, folder: Path, *, max_file_bytes: int = spool.MAX_FILE_BYTES, memory_bytes: int = 64 * 1024 * 1024
     ) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()
+        """Absolute: a job that changes its working directory goes on in the same spool."""
         self._max_file_bytes = max_file_bytes
         self._memory_bytes = memory_bytes
         self._writers: OrderedDict[str, spool.SpoolWriter] = OrderedDict()
