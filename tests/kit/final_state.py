@@ -1,0 +1,45 @@
+"""What a collector's store says at the end, in a form that two runs of the same records must have in common."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+def final_state(path: Path) -> dict[str, Any]:
+    """Events in order by run, rule states, incidents with who was told, positions, runs; no wall-clock times."""
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        decode = msgspec.msgpack.decode
+        return {
+            "events": _by_run(
+                [
+                    (run, _timeless(decode(event)))
+                    for run, event in db.execute("SELECT run, event FROM alerts ORDER BY sequence")
+                ]
+            ),
+            "rules": sorted(
+                (run, rule, labels, decode(state))
+                for run, rule, labels, state in db.execute("SELECT run, rule_id, labels, state FROM rule_state")
+            ),
+            "incidents": [
+                _timeless(decode(incident)) for (incident,) in db.execute("SELECT incident FROM incidents ORDER BY run, number")
+            ],
+            "deliveries": sorted(db.execute("SELECT id, receiver, action, status, dedup_key FROM deliveries")),
+            "positions": sorted(db.execute("SELECT partition_name, next_offset FROM positions")),
+            "runs": sorted(db.execute("SELECT run, status, attempt, step, record_number, sequence FROM runs")),
+        }
+
+
+def _by_run(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for run, event in pairs:
+        found.setdefault(run, []).append(event)
+    return found
+
+
+def _timeless(value: dict[str, Any]) -> dict[str, Any]:
+    """Without the moments of our own clock; the trainer's times stay."""
+    return {name: item for name, item in value.items() if name not in {"evaluated_at", "opened_at", "closed_at"}}
