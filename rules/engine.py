@@ -85,6 +85,7 @@ class Engine:
         frame = judging.frame
         here = (view.attempt, view.step)
         ended_here = states.ended == here
+        states.belong(self._program)
         if (seen := (view.attempt, sum(map(len, view.members.values())))) != states.members_seen:
             states.instances.clear()
             states.members_seen = seen
@@ -143,6 +144,7 @@ class Engine:
 
     def tick(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """Rules that ask for `silence`, at the moment `now` of the clock that drives arrivals; no record came."""
+        states.belong(self._program)
         moment = Moment(view.record, view.step, now)
         judging = Judging(self._program, view, states, now, moment, max(0.0, now - view.last_arrival))
         frame = judging.frame
@@ -171,7 +173,7 @@ class Engine:
 
     def retire(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """After a reload: resolves what fires under rules that are gone, with the reason rule_removed, and forgets them."""
-        states.forget_rules()
+        states.belong(self._program)
         gone = [key for key in states.states if key.rule_id not in self._program.by_id]
         return self._end(view, states, now, "rule_removed", gone)
 

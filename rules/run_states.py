@@ -47,6 +47,7 @@ class RunStates:
         "instances",
         "judged",
         "members_seen",
+        "owner",
         "states",
         "strained",
     )
@@ -63,6 +64,8 @@ class RunStates:
         """The engine's cache of a run's instances by rule number."""
         self.judged: Final[dict[StateKey, int]] = {}
         """Record at which an alert that is not inactive was judged last; not kept over a restart."""
+        self.owner: object = None
+        """The program whose rule numbers `instances` has."""
         self.ended = (0, -1)
         """Attempt and step of the run's end: what fires then was closed. Not kept over a restart."""
         self.members_seen = (0, 0)
@@ -103,11 +106,13 @@ class RunStates:
         if state.fired_record > self._last_fired.get(key.rule_id, 0):
             self._last_fired[key.rule_id] = state.fired_record
 
-    def forget_rules(self) -> None:
-        """Drops what the engine derived from its bundle: after a reload."""
-        self.instances.clear()
-        self.strained.clear()
-        self.members_seen = (0, 0)
+    def belong(self, owner: object) -> None:
+        """The rules are those of `owner` from now on: what was derived from others (before a reload) is dropped."""
+        if self.owner is not owner:
+            self.owner = owner
+            self.instances.clear()
+            self.strained.clear()
+            self.members_seen = (0, 0)
 
     def fires(self, rule_id: str) -> bool:
         """Whether an alert fires, with whatever own labels."""

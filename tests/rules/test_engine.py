@@ -487,6 +487,17 @@ def test_a_rule_that_is_removed_while_it_fires_is_resolved() -> None:
     assert not drive(after, run, [{"x": 2.0}], states, first_step=2)
 
 
+def test_another_engine_takes_the_states_over() -> None:
+    """Rules have other numbers in another bundle, or in the variant of a bundle for other runs; states go by id."""
+    first, second = (
+        engine(rule("A", "x > 1"), rule("B", "x > 9")),
+        engine(rule("B", "x > 1"), rule("C", "x > 9"), rule("A", "x > 3")),
+    )
+    run, states = FakeRun(), RunStates()
+    drive(first, run, [{"x": 2.0}], states)
+    assert timeline(drive(second, run, [{"x": 2.0}], states, first_step=2)) == [(2, "B", "firing"), (2, "A", "resolved")]
+
+
 def test_a_firing_alert_that_nobody_judges_any_more_is_reported_once() -> None:
     subject, run, states = engine(rule("A", "x > 1")), FakeRun(), RunStates()
     run.row(1, x=2.0)
