@@ -7,6 +7,7 @@ Errors:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -295,6 +296,9 @@ class _Loading:
         except LanguageError as error:
             compiler.errors.append(error)
         scalar = find(draft.tree, key)
+        if isinstance(scalar, Scalar) and _comment_swallows(scalar):
+            message = "a comment in folded text takes the lines below it along (write '|' instead of '>', or move the comment)"
+            self.errors.append(scalar.mark.error(message))
         for fault in compiler.errors[before:]:
             mark = scalar.at(fault.offset) if isinstance(scalar, Scalar) else scalar.mark
             self.errors.append(mark.error(fault.message))
@@ -414,3 +418,12 @@ def _read_rule(node: YamlNode, errors: list[ConfigError]) -> RecordSpec | AlertS
 def _key_mark(table: YamlNode | None, key: str) -> Mark:
     assert isinstance(table, Table)
     return table.key_mark(key)
+
+
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`')
+
+
+def _comment_swallows(scalar: Scalar) -> bool:
+    """Whether the text has a comment but lost the line breaks of the file, so that the comment goes on to its end."""
+    lines = sum(1 for _, _, length in scalar.pieces if length > 0)
+    return "#" in _QUOTED.sub("", scalar.text) and scalar.text.strip().count("\n") < lines - 1

@@ -343,9 +343,13 @@ class _Builder:
             return ((first + 1, column + 1, len(text)),)
         pieces = []
         lines = self._lines[first : last + 1]
+        indent = 0
         if event.style in ("|", ">"):
-            lines, first, column = lines[1:], first + 1, 0
-        indent = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
+            lines, first = lines[1:], first + 1
+            indent = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
+            # The end mark may stand behind the next key: the block ends before the first line that is indented less.
+            outside = (number for number, line in enumerate(lines) if line.strip() and not line.startswith(" " * indent))
+            lines = lines[: next(outside, len(lines))]
         for number, line in enumerate(lines):
             if event.style in ("|", ">"):
                 start = min(indent, len(line))

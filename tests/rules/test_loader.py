@@ -132,6 +132,14 @@ def alert(expr: str = "grad_norm > 1", **fields: str) -> str:
         (with_rule("  - {record: r, expr: 1 + 1}\n"), "7:23", "at least one metric"),
         # expressions
         (with_rule(alert("grad_norm >")), "9:22", "ends too early"),
+        (
+            with_rule(alert(">-\n      grad_norm > 1 # lost\n      and reward_mean > 1")),
+            "9:11",
+            "takes the lines below it along",
+        ),
+        (with_rule(alert(">-\n      grad_norm > 1\n      and grad_nrm > 2")), "11:11", "unknown metric grad_nrm"),
+        (with_rule(alert("|\n      grad_norm > 1  # why\n      and grad_nrm > 2")), "11:11", "unknown metric grad_nrm"),
+        (with_rule(alert("grad_norm > 1\n      and grad_nrm > 2")), "10:11", "unknown metric grad_nrm"),
         (with_rule(alert("grad_norm")), "9:11", "expected a condition, got a number"),
         (with_rule(alert("grad_norm > 1 > 0")), "9:25", "write `a < b and b < c`"),
         (with_rule(alert("mean(grad_norm) > 1")), "9:16", "mean takes a window"),
@@ -182,6 +190,13 @@ def test_cycles_are_shown_with_their_path() -> None:
     assert "alerts that need each other: A -> B -> C -> A" in faults(text)
     records = with_rule("  - {record: r, expr: s + 1}\n  - {record: s, expr: 'mean(r[3])'}\n")
     assert "record rules that need each other: r -> s -> r" in faults(records)
+
+
+def test_comments_in_expressions() -> None:
+    literal = load_text(with_rule(alert("|\n      x > 1 # the first\n      and `y # z` > 2 # the second")))
+    assert literal.alert("Name").expr.count("#") == 3
+    folded = load_text(with_rule(alert(">-\n      x > 1\n      and `y # z` > 2")))
+    assert literal.alert("Name").node == folded.alert("Name").node
 
 
 def test_a_chain_has_an_end() -> None:
