@@ -213,7 +213,7 @@ class Running:
 
     def _tick(self) -> None:
         """On the scheduler's thread; at most one tick waits for the consumer."""
-        self.health.set(health.STORE_SIZE, float(self.store.size()))
+        self._measure()
         if not self._ticking.acquire(blocking=False):
             return
 
@@ -224,6 +224,18 @@ class Running:
 
         self.consumer.post(tick)
 
+    def _measure(self) -> None:
+        """What only the store knows, for /metrics."""
+        now = self._clock()
+        try:
+            size, backlog = self.store.size(), self.store.deliveries.backlog()
+        except Exception as error:
+            log.warning("the store cannot be measured: %s", error)
+            return
+        self.health.set(health.STORE_SIZE, float(size))
+        self.health.replace(health.WAITING, {name: float(each.rows) for name, each in backlog.items()})
+        self.health.replace(health.DELIVERY_LAG, {name: max(0.0, now - each.oldest) for name, each in backlog.items()})
+
     # ---- callbacks
 
     def _committed(self, processed: Processed) -> None:
@@ -232,8 +244,6 @@ class Running:
 
     def _delivered(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
         self.health.count(health.DELIVERIES, delivery.receiver, outcome.reason or ("ok" if outcome.ok else "failed"))
-        if outcome.ok:
-            self.health.set(health.DELIVERY_LAG, max(0.0, finished_at - delivery.created_at), delivery.receiver)
 
     def _delivery_failed(self, delivery: Delivery) -> None:
         reason = f"{delivery.receiver} was not told of {delivery.event.alert} on {delivery.event.run}: {delivery.error}"

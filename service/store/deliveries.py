@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Row, and_, exists, func, or_, select, update
@@ -30,6 +30,14 @@ _HEAD = ~exists().where(
         _EARLIER.c.status.in_((_PENDING, _SENDING)),
     )
 )
+
+
+class Backlog(NamedTuple):
+    """Deliveries of one receiver that are not final."""
+
+    rows: int
+    oldest: float
+    """When the oldest of them was committed."""
 
 
 class Deliveries:
@@ -89,6 +97,16 @@ class Deliveries:
         open_rows = select(_ROWS.c.receiver).where(_ROWS.c.status.in_((_PENDING, _SENDING))).distinct()
         with self._database.read() as connection:
             return set(connection.execute(open_rows).scalars())
+
+    def backlog(self) -> dict[str, Backlog]:
+        """What is not final, by receiver."""
+        query = (
+            select(_ROWS.c.receiver, func.count(), func.min(_ROWS.c.created_at))
+            .where(_ROWS.c.status.in_((_PENDING, _SENDING)))
+            .group_by(_ROWS.c.receiver)
+        )
+        with self._database.read() as connection:
+            return {receiver: Backlog(count, oldest) for receiver, count, oldest in connection.execute(query)}
 
     def _update(self, delivery: Delivery) -> None:
         with self._database.write() as connection:

@@ -56,6 +56,8 @@ runs = Table(
     Column("record_number", BigInteger, nullable=False),
     Column("last_arrival", Double, nullable=False),
     Column("labels", Text, nullable=False),
+    # Wall time of its newest commit; retention goes by it, whatever clock the run's own times are of.
+    Column("committed_at", Double, nullable=False),
     # How many rows of the run the log has seen, and how many of them the checkpoint holds.
     Column("sequence", BigInteger, nullable=False),
     Column("checkpoint_sequence", BigInteger, nullable=False),

@@ -27,7 +27,17 @@ _MOVE = (
 _FIRST_POSITION = insert(schema.positions)
 _RECORDS = insert(schema.records)
 _RUN_NEW = insert(schema.runs)
-_RUN_VALUES = ("partition_name", "status", "attempt", "step", "record_number", "last_arrival", "labels", "sequence")
+_RUN_VALUES = (
+    "partition_name",
+    "status",
+    "attempt",
+    "step",
+    "record_number",
+    "last_arrival",
+    "labels",
+    "committed_at",
+    "sequence",
+)
 _RUN_CHANGED = (
     update(schema.runs)
     .where(schema.runs.c.run == bindparam("k"))
@@ -62,7 +72,7 @@ def write(connection: Connection, commit: Commit) -> None:
     if commit.records:
         connection.execute(_RECORDS, [_record(record) for record in commit.records])
     if commit.runs:
-        _runs(connection, commit.runs)
+        _runs(connection, commit.runs, commit.committed_at)
     if commit.states:
         _states(connection, commit.states)
     if commit.events:
@@ -114,11 +124,11 @@ def identity(event: AlertEvent) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
 
 
-def _runs(connection: Connection, rows: Sequence[RunRow]) -> None:
+def _runs(connection: Connection, rows: Sequence[RunRow], committed_at: float) -> None:
     # No dialect's upsert: which runs are known is one question, and both halves are one call each, however many runs.
     asked = select(schema.runs.c.run).where(schema.runs.c.run.in_([row.run for row in rows]))
     known = set(connection.execute(asked).scalars())
-    values = [_run(row) for row in rows]
+    values = [_run(row, committed_at) for row in rows]
     if changed := [value for value in values if value["run"] in known]:
         connection.execute(
             _RUN_CHANGED, [{"k": value["run"]} | {f"n_{name}": value[name] for name in _RUN_VALUES} for value in changed]
@@ -132,7 +142,7 @@ def _runs(connection: Connection, rows: Sequence[RunRow]) -> None:
         connection.execute(_RUN_CHECKPOINT, checkpoints)
 
 
-def _run(row: RunRow) -> dict[str, Any]:
+def _run(row: RunRow, committed_at: float) -> dict[str, Any]:
     return {
         "run": row.run,
         "partition_name": row.partition,
@@ -142,6 +152,7 @@ def _run(row: RunRow) -> dict[str, Any]:
         "record_number": row.record,
         "last_arrival": row.last_arrival,
         "labels": json.dumps(dict(row.labels), sort_keys=True),
+        "committed_at": committed_at,
         "sequence": row.sequence,
         "checkpoint_sequence": 0,
         "checkpoint": None,

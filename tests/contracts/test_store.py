@@ -13,6 +13,7 @@ from alerts.model import Delivery, DeliveryStatus
 from collector.model import RunStatus
 from rules.model import EventState, Severity
 from service.store import schema
+from service.store.deliveries import Backlog
 from service.store.model import (
     Advance,
     Commit,
@@ -204,6 +205,22 @@ def test_sweep_forgets_ended_runs_but_no_open_incident_and_no_open_delivery(stor
     assert [found.number for found in store.incidents("r")] == [1, 2]
     assert {row.id for row in store.deliveries.due("chat", 1e3, 10)} == {"open", "waits"}
     assert [found.alert for found in store.firing()] == [about.alert], "the log forgets; what fires now stays"
+
+
+def test_the_backlog_is_what_is_not_final(store: Store) -> None:
+    assert store.deliveries.backlog() == {}
+    store.commit(nth(0))
+    store.commit(nth(1))
+    assert store.deliveries.backlog() == {"chat": Backlog(2, 70.0)}
+    assert store.deliveries.waiting() == {"chat"}
+    row = store.deliveries.due("chat", 1e3, 1)[0]
+    row.status = DeliveryStatus.FAILED
+    store.deliveries.finish(row)
+    assert store.deliveries.backlog() == {"chat": Backlog(1, 70.0)}
+
+
+def test_it_says_how_large_it_is(store: Store) -> None:
+    assert store.size() > 4096
 
 
 def test_threads_take_turns(store: Store) -> None:

@@ -73,7 +73,7 @@ def _outcome(store: Store) -> dict[str, Any]:
     outcome["alerts"] = {run: [repr(event) for event in events if event.run == run] for run in {event.run for event in events}}
     outcome["active"] = sorted(row[0] for row in found["active_alerts"])
     outcome["deliveries"] = sorted(row[1:] for row in found["deliveries"])
-    outcome["runs"] = [row[:8] + row[8:9] for row in found["runs"]]
+    outcome["runs"] = [row[:8] for row in found["runs"]]
     bench = _bench(store, 1, 1)
     outcome["memory"] = {}
     for row in store.runs():

@@ -1,0 +1,124 @@
+"""The wiring, in this process: what the parts tell each other. The process itself is in tests/end_to_end/test_collect.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from alerts.redaction import Redactor
+from collector import health
+from service import config
+from service.consume import Processed
+from service.running import Running
+from service.store.model import StoreError
+from tests.kit.collecting import spooled, until
+from tests.kit.pipelines import RULES, end, steps
+
+_CONFIG = "http: {port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
+_ALERTS = "receivers:\n  console: {kind: console}\ndefault: console\n"
+
+
+class Bench:
+    """A running collector and what it wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written: list[str] = []
+        self.commits: list[Processed] = []
+        (folder / "rules").mkdir(exist_ok=True)
+        (folder / "rules" / "test.yaml").write_text(RULES)
+        (folder / "alerts.yaml").write_text(_ALERTS)
+        self.running = Running(
+            config.parse(_CONFIG, "tocsin.yaml", folder),
+            environ={"HOOK": "https://127.0.0.1:1/secret-path-of-a-hook"},
+            redactor=Redactor(),
+            write=self.written.append,
+            on_commit=self.commits.append,
+        )
+        self.running.start()
+
+    def told(self, text: str) -> object:
+        return until(lambda: any(text in message for message in self.written), text)
+
+    def firing(self) -> list[str]:
+        return sorted(event.alert for event in self.running.store.firing())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.running.stop()
+
+
+def test_a_record_becomes_a_message_and_a_metric(bench: Bench) -> None:
+    spooled(bench.folder, "r", [*steps("r", [1.0, 20.0, 20.0])])
+    bench.told("PAGE r: High at step 3")
+    own = bench.running.health
+    until(lambda: own.values(health.DELIVERIES).get(("console", "ok")) == 1, "the counter")
+    until(lambda: own.values(health.STORE_SIZE), "the size")
+    assert bench.running.metrics()[1].startswith("text/plain")
+    assert any(commit.events for commit in bench.commits)
+    assert bench.running.unhealthy() == []
+    until(lambda: bench.running.unready() == [], "it is ready")
+
+
+def test_other_receivers_after_a_reload_and_the_old_one_is_told_the_end(bench: Bench) -> None:
+    spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
+    bench.told("PAGE r: High")
+    both = "receivers:\n  console: {kind: console}\n  other: {kind: console}\ndefault: other\n"
+    (bench.folder / "alerts.yaml").write_text(both)
+    assert bench.running.reload()
+    spooled(bench.folder, "r", [*steps("r", [1.0], first=4), end("r", 4)])
+    bench.told("RESOLVED r: High")
+    spooled(bench.folder, "s", steps("s", [1.0, 20.0, 20.0]))
+    bench.told("PAGE s: High")
+    told = bench.running.health.values(health.DELIVERIES)
+    until(lambda: bench.running.health.values(health.DELIVERIES).get(("other", "ok")) == 1, f"the other receiver in {told}")
+    assert bench.running.health.values(health.DELIVERIES)[("console", "ok")] == 2
+
+
+def test_a_reload_with_faults_changes_nothing_and_is_told(bench: Bench) -> None:
+    (bench.folder / "alerts.yaml").write_text("receivers: {}\ndefault: nobody\n")
+    assert not bench.running.reload()
+    bench.told("TocsinReloadFailed")
+    assert bench.firing() == ["TocsinReloadFailed"]
+    (bench.folder / "alerts.yaml").write_text(_ALERTS)
+    assert bench.running.reload()
+    bench.told("RESOLVED tocsin: TocsinReloadFailed")
+    assert bench.firing() == []
+
+
+def test_a_message_that_is_refused_for_good_pages_elsewhere(bench: Bench) -> None:
+    """The receiver left the configuration while a row for it waits: it cannot be told, and somebody else hears of it."""
+    spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
+    bench.told("PAGE r: High")
+    (bench.folder / "alerts.yaml").write_text("receivers:\n  other: {kind: console}\ndefault: other\n")
+    assert bench.running.reload()
+    spooled(bench.folder, "r", steps("r", [1.0], first=4))
+    bench.told("TocsinDeliveryFailed")
+    assert "console was not told of High on r" in "".join(bench.written)
+
+
+def test_retention_runs_beside_the_pipeline(bench: Bench) -> None:
+    spooled(bench.folder, "r", [*steps("r", [1.0] * 20), end("r", 20)])
+    until(lambda: any(row.status.value == "finished" for row in bench.running.store.runs()), "the end of the run")
+    bench.running.retain()
+    assert bench.running.store.restore("r") is not None
+
+
+def test_the_http_service_is_that_of_this_collector(bench: Bench) -> None:
+    spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
+    bench.told("PAGE r: High")
+    with httpx.Client(base_url=bench.running.http.url, trust_env=False) as client:
+        assert client.get("/api/v1/alerts").json()["firing"][0]["alert"] == "High"
+        assert client.get("/api/v1/incidents").json()["incidents"][0]["id"] == "r#1"
+
+
+def test_a_store_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "tocsin.db").write_bytes(b"this is no database, and it is long enough to be looked at as one" * 20)
+    with pytest.raises(StoreError, match="cannot open the store"):
+        Running(config.parse("http: {port: 0}", "x", tmp_path), environ={}, redactor=Redactor())
