@@ -39,6 +39,7 @@ class Kafka(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dead_letter_topic: Text | None = None
     """Where rejected values go; without it they go to the folder `dead_letters.dir`."""
     control_topic: Text = "tocsin.control"
+    """Made by `tocsin kafka init`; clients look there for stop requests."""
     security: dict[str, str | bool | int] = {}
     """Settings of kafka-python by their own names (security_protocol, sasl_mechanism, ssl_cafile ...); secrets by reference."""
 
@@ -79,8 +80,6 @@ class RulesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     shipped: bool = True
     dirs: list[Text] = []
-    baselines: Text | None = None
-    """Folder of recorded clean baselines."""
 
 
 class HttpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,8 +103,6 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_series_per_run: Count = 1_000
     linger: Span = "15m"
     """How long the series of a finished run stay on /metrics."""
-    stall_floor: Span = "2m"
-    """A run is never called silent before this."""
     rejected_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
     """Share of rejected values within a minute above which Tocsin raises its own alert."""
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from alerts.incidents import IncidentBook, Plan
 from collector import health
-from collector.dead_letters import RejectedShare
 from collector.health import Health
 from collector.model import Batch, RawRecord
 from collector.ports import DeadLetters
@@ -26,8 +25,9 @@ from service.judging import Judged, judge, ticks
 from service.live import ClockKind, Live
 from service.own_alerts import Own, OwnAlerts
 from service.pending import Pending
+from service.self_watch import SelfWatch
 from service.shelf import Shelf
-from service.store.model import StateRow, StoredRecord
+from service.store.model import StoredRecord
 from service.store.store import Store
 from service.tally import Tally
 from tocsin import wire
@@ -38,7 +38,6 @@ CHECKPOINT_ROWS: Final = 200
 """Rows of a run between two checkpoints: what a restart has to apply again, against what each commit has to write."""
 INTERNAL: Final = "internal"
 NOTHING: Final = Plan()
-_OWN_STATE: Final = "tocsin-own"
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,9 @@ class Pipeline:
         """Whether the runs are here that no assignment brings."""
         self._tally = Tally(parts.health)
         self._positions: dict[str, int | None] = {}
-        self._share = RejectedShare()
+        self._watch = SelfWatch(parts.own, parts.book, parts.store, parts.rejected_share)
         self._caught_up = False
-        self._restore_own()
+        self._watch.restore()
 
     @property
     def engine(self) -> Engine:
@@ -96,7 +95,7 @@ class Pipeline:
         for raw in batch.records:
             rejected += not self._record(raw, pending, now)
         if batch.records or batch.faults:
-            self._judge_share(len(batch.records) - rejected + len(batch.faults), rejected, pending, now)
+            self._watch.count(len(batch.records) - rejected + len(batch.faults), rejected, pending, now)
         processed = self._commit(pending, now)
         self._caught_up = batch.caught_up
         if batch.records or batch.faults:
@@ -116,9 +115,7 @@ class Pipeline:
                     self._note_health(found.health, pending, now)
                     self._touch(live, found.events, pending, now)
                     pending.judged(live.partition)
-        if self._parts.own is not None:
-            self._judge_share(0, 0, pending, now)
-            self._own(self._parts.own.settle(now), pending, now)
+        self._watch.tick(pending, now)
         over = self._parts.shelf.expired(now) if live_clock else []
         for live in over:
             if live.saved < live.sequence:
@@ -143,7 +140,7 @@ class Pipeline:
         self._positions.clear()
         self._caught_up = False
         self._whole = not self._parts.sole_reader
-        self._restore_own()
+        self._watch.restore()
 
     # ---- changes from outside, between two batches
 
@@ -162,8 +159,7 @@ class Pipeline:
     def state_of(self, own: Own, fires: bool, reason: str, now: float) -> Processed:
         """Say whether something about Tocsin itself is so."""
         pending = Pending(self._positions)
-        if self._parts.own is not None:
-            self._own(self._parts.own.judge(own, fires, now, reason=reason), pending, now)
+        self._watch.judge(own, fires, reason, pending, now)
         return self._commit(pending, now)
 
     # ---- partitions
@@ -203,7 +199,7 @@ class Pipeline:
         if live is None:
             self._tally.no_room()
             limit = self._parts.shelf.runs.max_runs
-            self._happened(Own.LIMITS, f"run {record.run} is beyond the limit of {limit} runs", pending, now)
+            self._watch.happened(Own.LIMITS, f"run {record.run} is beyond the limit of {limit} runs", pending, now)
         else:
             self._retire(live, pending, now)
             try:
@@ -213,7 +209,7 @@ class Pipeline:
                 log.exception("run %s: the record at %s could not be evaluated", record.run, where)
                 self._dead(raw.partition, raw.offset, INTERNAL, f"{type(error).__name__}: {error}", raw.value, now)
                 self._rebuild(record.run, raw.partition, pending, now)
-                self._happened(Own.INTERNAL, f"a record of run {record.run} raised {type(error).__name__}", pending, now)
+                self._watch.happened(Own.INTERNAL, f"a record of run {record.run} raised {type(error).__name__}", pending, now)
         pending.read(raw.partition, raw.next_offset)
         return True
 
@@ -232,7 +228,7 @@ class Pipeline:
         pending.planned(judged.events, plan)
         if judged.applied.over_limit:
             limit = self._parts.shelf.runs.max_series_per_run
-            self._happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
+            self._watch.happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
         self._note_health(judged.health, pending, now)
 
     def _retire(self, live: Live, pending: Pending, now: float) -> None:
@@ -274,45 +270,19 @@ class Pipeline:
                 self._parts.book.apply(judged.events, now)
         pending.touched[run] = live
 
-    # ---- counting, and alerts about Tocsin itself
+    # ---- counting
 
     def _note_health(self, found: Iterable[RuleHealth], pending: Pending, now: float) -> None:
         for each in found:
             log.warning("rule %s cannot judge run %s at step %d: %s", each.alert, each.run, each.step, each.reason)
             if each.verdict is Verdict.ERROR:
-                self._happened(Own.RULE, f"rule {each.alert} fails on run {each.run}: {each.reason}", pending, now)
+                self._watch.happened(Own.RULE, f"rule {each.alert} fails on run {each.run}: {each.reason}", pending, now)
 
     def _dead(self, partition: str, offset: int, reason: str, detail: str, value: bytes, now: float) -> None:
         self._tally.rejected(reason)
         self._parts.dead_letters.put(
             partition=partition, offset=offset, reason=reason, detail=detail, value=value, rejected_at=now
         )
-
-    def _judge_share(self, accepted: int, rejected: int, pending: Pending, now: float) -> None:
-        share, own = self._share.add(now, accepted, rejected), self._parts.own
-        if own is None:
-            return
-        limit = self._parts.rejected_share
-        reason = f"{share:.1%} of the values of the last minute were no records (limit {limit:.1%})"
-        self._own(own.judge(Own.REJECTED, share > limit, now, reason=reason, value=share, limit=limit), pending, now)
-
-    def _happened(self, own: Own, reason: str, pending: Pending, now: float) -> None:
-        if self._parts.own is not None:
-            self._own(self._parts.own.happened(own, now, reason), pending, now)
-
-    def _own(self, events: Sequence[AlertEvent], pending: Pending, now: float) -> None:
-        own = self._parts.own
-        if own is not None and events:
-            pending.planned(events, self._parts.book.apply(events, now))
-            pending.own_states = [StateRow(own.name, _OWN_STATE, "", own.dump())]
-
-    def _restore_own(self) -> None:
-        own = self._parts.own
-        if own is not None:
-            rows = {row.rule_id: row.state for row in self._parts.store.states(own.name)}
-            own.load(rows.get(_OWN_STATE))
-            self._parts.book.forget(own.name)
-            self._parts.book.restore(self._parts.store.incidents(own.name))
 
     # ---- the transaction
 
