@@ -8,76 +8,24 @@ Errors:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
-import msgspec
-
-from rules.bundle import AlertRule, Bundle, Group, OnGap, OnNonFinite, RecordRule, Variable
+from rules.bundle import AlertRule, Bundle, Group, OnNonFinite, RecordRule
 from rules.compile import Compiler
 from rules.language import LanguageError, parse
 from rules.message import TemplateFault, try_out
-from rules.model import Severity
 from rules.named import CONTEXT_NAMES
 from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE
-from rules.operands import Scope, Uses
-from rules.strict_yaml import ConfigError, ConfigErrors, Items, Mark, Scalar, Table, find, read_text, read_tree
-from rules.strict_yaml import Node as YamlNode
+from rules.operands import Scope
+from rules.rule_file import AlertSpec, Draft, RecordSpec, RuleFile, read_rule_file
+from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Scalar, find, read_text
 from rules.syntax import Node
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
-from rules.typed_yaml import convert
 
 MAX_CHAIN: Final = 100
 """Rules that read each other one after the other."""
-
-
-class VariableSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry of `vars:`."""
-
-    value: float
-    unit: Annotated[str, msgspec.Meta(min_length=1)]
-    doc: Annotated[str, msgspec.Meta(min_length=1)]
-    range: tuple[float, float] | None = None
-
-
-class RecordSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry of `rules:` that computes a series."""
-
-    record: str
-    expr: str
-    doc: str = ""
-
-
-class AlertSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry of `rules:` that raises an alert."""
-
-    alert: str
-    id: str
-    expr: str
-    severity: Severity
-    summary: Annotated[str, msgspec.Meta(min_length=1)]
-    for_: str = msgspec.field(default="1 record", name="for")
-    leave: str = ""
-    keep: str = ""
-    next: list[str] = []
-    runbook: str = ""
-    requires_exact: list[str] = []
-    independent: bool = False
-    warmup: str = ""
-    on_gap: OnGap = OnGap.HOLD
-    on_non_finite: OnNonFinite | None = None
-
-
-class FileSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A rule file."""
-
-    group: str
-    layer: Annotated[int, msgspec.Meta(ge=0, le=6)]
-    question: Annotated[str, msgspec.Meta(min_length=1)]
-    rules: Annotated[list[Any], msgspec.Meta(min_length=1)]
-    vars: dict[str, VariableSpec] = {}
 
 
 def shipped_packs() -> Path:
@@ -117,47 +65,22 @@ def check(paths: Sequence[Path], known_metrics: Collection[str] | None = None) -
     return []
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A rule that was read but whose names are not resolved yet."""
-
-    spec: RecordSpec | AlertSpec
-    tree: YamlNode
-    group: str
-    layer: int
-    values: Mapping[str, float]
-    node: Node | None = None
-    leave: Node | None = None
-    uses: Uses = field(default_factory=Uses)
-
-    @property
-    def name(self) -> str:
-        return self.spec.record if isinstance(self.spec, RecordSpec) else self.spec.alert
-
-    def mark(self, *path: str | int) -> Mark:
-        return find(self.tree, *path).mark
-
-    @property
-    def marks(self) -> dict[str, Mark]:
-        assert isinstance(self.tree, Table)
-        return {key: node.mark for key, node in self.tree.entries.items()}
-
-
-@dataclass(slots=True)
-class _File:
-    name: str
-    spec: FileSpec
-    variables: dict[str, Variable]
-    drafts: list[_Draft]
-
-
 class _Loading:
     """One load: the files read so far and the faults found so far."""
 
     def __init__(self, known: Collection[str] | None) -> None:
         self.errors: Final[list[ConfigError]] = []
         self._known = known
-        self._files: Final[list[_File]] = []
+        self._files: Final[list[RuleFile]] = []
+
+    def read(self, text: str, file: str) -> None:
+        found = read_rule_file(text, file, self.errors)
+        if found is None:
+            return
+        group = found.spec.group
+        if group and (other := next((item.name for item in self._files if item.spec.group == group), None)):
+            self.errors.append(found.group_mark.error(f"group {group!r} is in {other} too (one group is one file)"))
+        self._files.append(found)
 
     def load(self, paths: Sequence[Path]) -> Bundle | None:
         for path in paths:
@@ -169,59 +92,6 @@ class _Loading:
                 if text is not None:
                     self.read(text, str(file))
         return self.finish(tuple(paths))
-
-    # ---- one file -------------------------------------------------------------------------------------------------------
-
-    def read(self, text: str, file: str) -> None:
-        found: list[ConfigError] = []
-        tree = read_tree(text, file, found)
-        if tree is not None and not isinstance(tree, Table):
-            found.append(
-                tree.mark.error("a rule file is a mapping (write group: ..., layer: ..., question: ..., rules: [...])")
-            )
-        elif tree is not None:
-            # Rules are read even where the head is wrong, so that one round of corrections is enough.
-            spec = convert(tree, FileSpec, found)
-            self._read_rules(spec, tree, file, found)
-        self.errors.extend(sorted(found, key=lambda error: (error.line, error.column)))
-
-    def _read_rules(self, spec: FileSpec | None, tree: Table, file: str, errors: list[ConfigError]) -> None:
-        variables = self._variables(tree, errors)
-        values = {name: variable.value for name, variable in variables.items()}
-        drafts = []
-        rules = tree.entries.get("rules")
-        for node in rules if isinstance(rules, Items) else ():
-            rule = _read_rule(node, errors)
-            if rule is not None:
-                drafts.append(_Draft(rule, node, spec.group if spec else "", spec.layer if spec else 0, values))
-        if spec is None:
-            spec = FileSpec(group="", layer=0, question="?", rules=[])
-        elif not KEBAB_CASE.fullmatch(spec.group):
-            errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is not in kebab-case (write my-group)"))
-        elif other := next((item.name for item in self._files if item.spec.group == spec.group), None):
-            errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is in {other} too (one group is one file)"))
-        self._files.append(_File(file, spec, variables, drafts))
-
-    def _variables(self, tree: Table, errors: list[ConfigError]) -> dict[str, Variable]:
-        table = tree.entries.get("vars")
-        variables: dict[str, Variable] = {}
-        for name, node in table.entries.items() if isinstance(table, Table) else ():
-            ignored: list[ConfigError] = []  # noted already when the whole file was converted
-            spec = convert(node, VariableSpec, ignored)
-            if spec is None:
-                value = find(node, "value")
-                known = isinstance(value, Scalar) and isinstance(value.value, int | float)
-                # A stand-in, so that its uses do not raise errors of their own.
-                variables[name] = Variable(name, float(value.value) if known else 1.0, "1", "", None, node.mark)  # type: ignore[union-attr]
-                continue
-            if not SNAKE_CASE.fullmatch(name):
-                errors.append(_key_mark(table, name).error(f"variable {name!r} is not in snake_case (write gap_stop)"))
-            if spec.range is not None and not spec.range[0] <= spec.value <= spec.range[1]:
-                low, high = spec.range
-                order = " (the range's ends are swapped)" if low > high else " (change the value, or the range on purpose)"
-                errors.append(find(node, "value").mark.error(f"{name} = {spec.value:g} is outside {low:g}..{high:g}{order}"))
-            variables[name] = Variable(name, spec.value, spec.unit, spec.doc, spec.range, node.mark)
-        return variables
 
     # ---- all files together ---------------------------------------------------------------------------------------------
 
@@ -243,7 +113,7 @@ class _Loading:
         order = tuple(ids[name] for name in alert_order)
         return Bundle(tuple(group for group in groups if group), sources, tuple(record_order), order, depth)
 
-    def _check_names(self, records: list[_Draft], alerts: list[_Draft]) -> None:
+    def _check_names(self, records: list[Draft], alerts: list[Draft]) -> None:
         for draft in records:
             if not SNAKE_CASE.fullmatch(draft.name):
                 self._error(draft, "record", f"record name {draft.name!r} is not in snake_case (write logprob_gap)")
@@ -261,7 +131,7 @@ class _Loading:
         self._unique(alerts, "alert", lambda draft: draft.name)
         self._unique(alerts, "id", lambda draft: draft.spec.id if isinstance(draft.spec, AlertSpec) else "")
 
-    def _unique(self, drafts: list[_Draft], key: str, name: Callable[[_Draft], str]) -> None:
+    def _unique(self, drafts: list[Draft], key: str, name: Callable[[Draft], str]) -> None:
         seen: dict[str, Mark] = {}
         for draft in drafts:
             mark = draft.mark(key)
@@ -269,10 +139,10 @@ class _Loading:
                 self._error(draft, key, f"{key} {name(draft)!r} is there twice, first in {first.file}:{first.line} (keep one)")
             seen.setdefault(name(draft), mark)
 
-    def _error(self, draft: _Draft, key: str, message: str) -> None:
+    def _error(self, draft: Draft, key: str, message: str) -> None:
         self.errors.append(draft.mark(key).error(message))
 
-    def _compile(self, draft: _Draft, scope: Scope) -> None:
+    def _compile(self, draft: Draft, scope: Scope) -> None:
         compiler = Compiler(scope)
         draft.uses = compiler.uses
         draft.node = self._expression(draft, "expr", draft.spec.expr, compiler, isinstance(draft.spec, RecordSpec))
@@ -284,7 +154,7 @@ class _Loading:
         elif draft.spec.leave:
             draft.leave = self._expression(draft, "leave", draft.spec.leave, compiler, False)
 
-    def _expression(self, draft: _Draft, key: str, text: str, compiler: Compiler, is_number: bool) -> Node | None:
+    def _expression(self, draft: Draft, key: str, text: str, compiler: Compiler, is_number: bool) -> Node | None:
         before = len(compiler.errors)
         node: Node | None = None
         try:
@@ -304,7 +174,7 @@ class _Loading:
             self.errors.append(mark.error(fault.message))
         return node
 
-    def _order(self, drafts: list[_Draft], needs: Callable[[_Draft], list[str]], what: str) -> list[str]:
+    def _order(self, drafts: list[Draft], needs: Callable[[Draft], list[str]], what: str) -> list[str]:
         """Names in an order in which each comes after what it needs; a cycle is an error with its path."""
         by_name = {draft.name: draft for draft in drafts}
         done: dict[str, None] = {}
@@ -335,7 +205,7 @@ class _Loading:
 
     # ---- results --------------------------------------------------------------------------------------------------------
 
-    def _group(self, file: _File) -> Group | None:
+    def _group(self, file: RuleFile) -> Group | None:
         records: list[RecordRule] = []
         alerts: list[AlertRule] = []
         complete = True
@@ -351,7 +221,7 @@ class _Loading:
         spec = file.spec
         return Group(spec.group, spec.layer, spec.question, file.variables, tuple(records), tuple(alerts), file.name)
 
-    def _alert(self, draft: _Draft, spec: AlertSpec) -> AlertRule | None:
+    def _alert(self, draft: Draft, spec: AlertSpec) -> AlertRule | None:
         hold = self._span(draft, "for", spec.for_, AT_ONCE)
         keep = self._span(draft, "keep", spec.keep, NOT_AT_ALL)
         warmup = self._span(draft, "warmup", spec.warmup, NOT_AT_ALL)
@@ -393,7 +263,7 @@ class _Loading:
             marks=draft.marks,
         )
 
-    def _span(self, draft: _Draft, key: str, text: str, default: Span) -> Span:
+    def _span(self, draft: Draft, key: str, text: str, default: Span) -> Span:
         if not text:
             return default
         try:
@@ -401,23 +271,6 @@ class _Loading:
         except ValueError as error:
             self._error(draft, key, str(error))
             return default
-
-
-def _read_rule(node: YamlNode, errors: list[ConfigError]) -> RecordSpec | AlertSpec | None:
-    if not isinstance(node, Table):
-        errors.append(node.mark.error("a rule is a mapping (write - alert: ... or - record: ...)"))
-        return None
-    if "record" in node.entries:
-        return convert(node, RecordSpec, errors)
-    if "alert" in node.entries:
-        return convert(node, AlertSpec, errors)
-    errors.append(node.mark.error("a rule begins with its kind (write alert: MyAlert or record: my_name)"))
-    return None
-
-
-def _key_mark(table: YamlNode | None, key: str) -> Mark:
-    assert isinstance(table, Table)
-    return table.key_mark(key)
 
 
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`')

@@ -228,6 +228,13 @@ def test_directories_are_read_in_the_order_of_names(tmp_path: Path) -> None:
     assert bundle.sources == (tmp_path,)
 
 
+def test_a_group_is_one_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(with_rule(alert()), encoding="utf-8")
+    (tmp_path / "b.yaml").write_text(with_rule(alert(alert="Other", id="other")), encoding="utf-8")
+    (fault,) = check([tmp_path])
+    assert fault.message == f"group 'g' is in {tmp_path / 'a.yaml'} too (one group is one file)"
+
+
 def test_faults_of_several_files_come_together(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("group: [", encoding="utf-8")
     (tmp_path / "b.yaml").write_text(with_rule(alert("x >")), encoding="utf-8")

@@ -1,0 +1,172 @@
+"""One rule file as it is written: the schema of its keys, its variables, and its rules before their names are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+
+from rules.bundle import OnGap, OnNonFinite, Variable
+from rules.model import Severity
+from rules.names import KEBAB_CASE, SNAKE_CASE
+from rules.operands import Uses
+from rules.strict_yaml import ConfigError, Items, Mark, Scalar, Table, find, read_tree
+from rules.strict_yaml import Node as YamlNode
+from rules.syntax import Node
+from rules.typed_yaml import convert
+
+
+class VariableSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `vars:`."""
+
+    value: float
+    unit: Annotated[str, msgspec.Meta(min_length=1)]
+    doc: Annotated[str, msgspec.Meta(min_length=1)]
+    range: tuple[float, float] | None = None
+
+
+class RecordSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `rules:` that computes a series."""
+
+    record: str
+    expr: str
+    doc: str = ""
+
+
+class AlertSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `rules:` that raises an alert."""
+
+    alert: str
+    id: str
+    expr: str
+    severity: Severity
+    summary: Annotated[str, msgspec.Meta(min_length=1)]
+    for_: str = msgspec.field(default="1 record", name="for")
+    leave: str = ""
+    keep: str = ""
+    next: list[str] = []
+    runbook: str = ""
+    requires_exact: list[str] = []
+    independent: bool = False
+    warmup: str = ""
+    on_gap: OnGap = OnGap.HOLD
+    on_non_finite: OnNonFinite | None = None
+
+
+class FileSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule file."""
+
+    group: str
+    layer: Annotated[int, msgspec.Meta(ge=0, le=6)]
+    question: Annotated[str, msgspec.Meta(min_length=1)]
+    rules: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    vars: dict[str, VariableSpec] = {}
+
+
+@dataclass(slots=True)
+class Draft:
+    """A rule that was read but whose names are not resolved yet."""
+
+    spec: RecordSpec | AlertSpec
+    tree: YamlNode
+    group: str
+    layer: int
+    values: Mapping[str, float]
+    node: Node | None = None
+    leave: Node | None = None
+    uses: Uses = field(default_factory=Uses)
+
+    @property
+    def name(self) -> str:
+        return self.spec.record if isinstance(self.spec, RecordSpec) else self.spec.alert
+
+    def mark(self, *path: str | int) -> Mark:
+        return find(self.tree, *path).mark
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        assert isinstance(self.tree, Table)
+        return {key: node.mark for key, node in self.tree.entries.items()}
+
+
+@dataclass(slots=True)
+class RuleFile:
+    """A file's head, its variables and its rules, with their places."""
+
+    name: str
+    spec: FileSpec
+    variables: dict[str, Variable]
+    drafts: list[Draft]
+    group_mark: Mark
+
+
+def read_rule_file(text: str, file: str, errors: list[ConfigError]) -> RuleFile | None:
+    """What could be read of a rule file; its faults are appended to `errors`, in the order of the lines."""
+    result: RuleFile | None = None
+    found: list[ConfigError] = []
+    tree = read_tree(text, file, found)
+    if tree is not None and not isinstance(tree, Table):
+        found.append(tree.mark.error("a rule file is a mapping (write group: ..., layer: ..., question: ..., rules: [...])"))
+    elif tree is not None:
+        # Rules are read even where the head is wrong, so that one round of corrections is enough.
+        spec = convert(tree, FileSpec, found)
+        result = _read_rules(spec, tree, file, found)
+    errors += sorted(found, key=lambda error: (error.line, error.column))
+    return result
+
+
+def _read_rules(spec: FileSpec | None, tree: Table, file: str, errors: list[ConfigError]) -> RuleFile:
+    variables = _variables(tree, errors)
+    values = {name: variable.value for name, variable in variables.items()}
+    drafts = []
+    rules = tree.entries.get("rules")
+    for node in rules if isinstance(rules, Items) else ():
+        rule = _read_rule(node, errors)
+        if rule is not None:
+            drafts.append(Draft(rule, node, spec.group if spec else "", spec.layer if spec else 0, values))
+    if spec is None:
+        spec = FileSpec(group="", layer=0, question="?", rules=[])
+    elif not KEBAB_CASE.fullmatch(spec.group):
+        errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is not in kebab-case (write my-group)"))
+    return RuleFile(file, spec, variables, drafts, find(tree, "group").mark)
+
+
+def _variables(tree: Table, errors: list[ConfigError]) -> dict[str, Variable]:
+    table = tree.entries.get("vars")
+    variables: dict[str, Variable] = {}
+    for name, node in table.entries.items() if isinstance(table, Table) else ():
+        ignored: list[ConfigError] = []  # noted already when the whole file was converted
+        spec = convert(node, VariableSpec, ignored)
+        if spec is None:
+            value = find(node, "value")
+            known = isinstance(value, Scalar) and isinstance(value.value, int | float)
+            # A stand-in, so that its uses do not raise errors of their own.
+            variables[name] = Variable(name, float(value.value) if known else 1.0, "1", "", None, node.mark)  # type: ignore[union-attr]
+            continue
+        if not SNAKE_CASE.fullmatch(name):
+            errors.append(_key_mark(table, name).error(f"variable {name!r} is not in snake_case (write gap_stop)"))
+        if spec.range is not None and not spec.range[0] <= spec.value <= spec.range[1]:
+            low, high = spec.range
+            order = " (the range's ends are swapped)" if low > high else " (change the value, or the range on purpose)"
+            errors.append(find(node, "value").mark.error(f"{name} = {spec.value:g} is outside {low:g}..{high:g}{order}"))
+        variables[name] = Variable(name, spec.value, spec.unit, spec.doc, spec.range, node.mark)
+    return variables
+
+
+def _read_rule(node: YamlNode, errors: list[ConfigError]) -> RecordSpec | AlertSpec | None:
+    if not isinstance(node, Table):
+        errors.append(node.mark.error("a rule is a mapping (write - alert: ... or - record: ...)"))
+        return None
+    if "record" in node.entries:
+        return convert(node, RecordSpec, errors)
+    if "alert" in node.entries:
+        return convert(node, AlertSpec, errors)
+    errors.append(node.mark.error("a rule begins with its kind (write alert: MyAlert or record: my_name)"))
+    return None
+
+
+def _key_mark(table: YamlNode | None, key: str) -> Mark:
+    assert isinstance(table, Table)
+    return table.key_mark(key)
