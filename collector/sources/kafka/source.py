@@ -17,19 +17,18 @@ from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError
-from kafka.structs import OffsetAndMetadata
 
 from collector.model import Batch, RawRecord, SourceFault
 from collector.ports import Positions, SourceUnavailable
 from collector.sources.kafka import damage
 from collector.sources.kafka.connecting import RebalanceNotes, checked, connect, forget_fetched, name, reason
+from collector.sources.kafka.offsets import GroupOffsets
 
 JSON: Final = "application/json"
 _LOG_APPEND_TIME: Final = 1
 _LOOK_SECONDS: Final = 2.0
 """While nothing comes, the broker is asked this often whether it is there: a dead one looks like a silent one."""
 _ANSWER_SECONDS: Final = 2.0
-_COMMIT_SECONDS: Final = 1.0
 _SHORTEST_POLL_MS: Final = 10
 """A poll of no time at all would never get to join the group."""
 
@@ -87,8 +86,7 @@ class KafkaSource:
         self._faults: list[SourceFault] = []
         self._heard_at = 0.0
         self._silent = False
-        self._to_commit: dict[TopicPartition, int] = {}
-        self._committed_at = 0.0
+        self._offsets = GroupOffsets()
 
     def open(self, positions: Positions) -> None:
         self._drop()
@@ -124,9 +122,9 @@ class KafkaSource:
     def committed(self, positions: Mapping[str, int]) -> None:
         for tp in self._next:
             if (position := positions.get(name(tp))) is not None:
-                self._to_commit[tp] = position
-        if time.monotonic() - self._committed_at >= _COMMIT_SECONDS:
-            self._commit()
+                self._offsets.put(tp, position)
+        if self._consumer is not None:
+            self._offsets.commit(self._consumer)
 
     def lag(self) -> Mapping[str, int]:
         if self._consumer is None:
@@ -143,11 +141,8 @@ class KafkaSource:
         return False
 
     def close(self) -> None:
-        if self._consumer is not None and self._to_commit:
-            try:
-                self._consumer.commit(self._offsets(), timeout_ms=2000)
-            except KafkaError as error:
-                _log_failed_commit({}, error)
+        if self._consumer is not None:
+            self._offsets.close(self._consumer)
         self._drop()
         self._closed = True
 
@@ -239,7 +234,7 @@ class KafkaSource:
         del self._stored[tp]
         self._reached.pop(tp, None)
         self._damaged.pop(tp, None)
-        self._to_commit.pop(tp, None)
+        self._offsets.drop(tp)
         if name(tp) in self._assigned:
             self._assigned.remove(name(tp))  # never told
         else:
@@ -323,31 +318,9 @@ class KafkaSource:
             return None
         return end
 
-    def _offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is to be committed; afterwards nothing is."""
-        offsets = {tp: OffsetAndMetadata(at, "", -1) for tp, at in self._to_commit.items()}
-        self._to_commit = {}
-        return offsets
-
-    def _commit(self) -> None:
-        if not self._to_commit or self._consumer is None:
-            return
-        offsets = self._offsets()
-        self._committed_at = time.monotonic()
-        try:
-            self._consumer.commit_async(offsets, callback=_log_failed_commit)
-        except KafkaError as error:
-            _log_failed_commit(offsets, error)
-
 
 def _content_type(headers: Iterable[tuple[str, bytes | None]]) -> str:
     for key, value in headers:
         if key == "content-type" and value is not None:
             return value.decode("ascii", "replace")
     return JSON
-
-
-def _log_failed_commit(offsets: Mapping[TopicPartition, Any], answer: object) -> None:
-    """The group's offsets are display only, so a failure is no fault of ours; it must not be silent either."""
-    if isinstance(answer, Exception):
-        log.info("the group's offsets were not committed (for display only): %s", reason(answer))
