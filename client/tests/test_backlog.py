@@ -214,6 +214,18 @@ def test_memory_that_fills_goes_to_disk_by_itself(tmp_path: Path) -> None:
     backlog.close()
 
 
+def test_a_late_confirmation_touches_no_file_that_was_let_go(tmp_path: Path) -> None:
+    backlog = Backlog(tmp_path, "r")
+    backlog.append([message(0), message(1)])
+    under_way = backlog.peek(10, 10**6)
+    backlog.close()
+    assert backlog.done(under_way[-1].number) == 0
+    heir = Backlog(tmp_path, "r")
+    assert heir.adopt() == 2
+    assert times(heir.peek(10, 10**6)) == [0, 1]
+    heir.close()
+
+
 def test_without_a_disk_the_oldest_steps_go(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

@@ -266,3 +266,24 @@ def test_a_replay_of_many_runs_holds_few_files_open(tmp_path: Path, monkeypatch:
     transport.close(0)
     assert not any(writer.is_open for writer in opened)
     assert len(spool.record_files(tmp_path)) == 50
+
+
+def test_a_broker_that_accepts_and_says_nothing_is_a_broker_that_is_away(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        transport = KafkaTransport([server], fallback=tmp_path, settings={"bootstrap_timeout_ms": 200})
+        transport.send([message(1), message(2)])
+        assert transport.flush(60)
+        transport.close(10)
+    (path,) = tmp_path.glob("*/records/*.jsonl")
+    assert path.read_bytes().splitlines() == [message(1).value, message(2).value]
+
+
+def test_a_setting_that_kafka_does_not_know_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        transport = KafkaTransport([server], fallback=tmp_path, settings={"sasl_mecanism": "PLAIN"})
+        transport.send([message(1)])
+        assert transport.flush(60)
+        transport.close(10)
+    assert "sasl_mecanism" in caplog.text

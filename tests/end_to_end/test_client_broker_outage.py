@@ -185,6 +185,24 @@ def test_a_stop_request_reaches_the_run_and_is_acknowledged(kafka_broker: kafka.
     assert acknowledged == ["", "stop-1", "stop-1"]
 
 
+def test_a_stop_request_of_the_time_between_two_connections_is_found(private_broker: kafka.Broker, tmp_path: Path) -> None:
+    topic, control_topic = private_broker.topic("records"), private_broker.topic("control")
+    carrier = transport(private_broker, topic, tmp_path, control_topic=control_topic)
+    reporter = tocsin.Reporter("run-1", rank=0, on_stop="checkpoint_and_stop", transport=carrier)
+    reporter.log(1, {"x": 1.0})
+    services.until(lambda: reporter.counters.sent == 2, "the first records")
+    private_broker.stop()
+    reporter.log(2, {"x": 1.0})
+    services.until(lambda: reporter.counters.spooled, "the outage to be noticed")
+    private_broker.start()
+    request = control.StopRequest(
+        run="run-1", id="stop-1", rule="r", step=1, reason="why", action="checkpoint_and_stop", requested_at=1e9, expires_at=4e9
+    )  # fmt: skip
+    private_broker.produce(control_topic, [control.encode(request)], key=b"run-1")
+    assert services.until(reporter.stop_requested, "the request") == request
+    reporter.close()
+
+
 def test_a_topic_that_does_not_exist_is_waited_for_and_named(
     kafka_broker: kafka.Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

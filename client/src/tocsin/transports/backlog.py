@@ -44,6 +44,7 @@ class Backlog:
         self._memory_bytes = memory_bytes
         self._disk = Segments(folder, name, max_bytes=disk_bytes, segment_bytes=segment_bytes) if folder is not None else None
         self.dropped: Counter[str] = Counter()
+        self._closed = False
         self.spooled = 0
         self.errors = 0
 
@@ -81,6 +82,8 @@ class Backlog:
     def done(self, number: int) -> int:
         """Forget the messages up to and including this number. Returns how many that were."""
         with self._lock:
+            if self._closed:
+                return 0  # the files may belong to another process by now; what is confirmed this late is sent twice
             on_disk = self._disk.done(number) if self._disk is not None else 0
             return on_disk + self._memory.done(number)
 
@@ -99,6 +102,7 @@ class Backlog:
         with self._lock:
             if not self._spill():
                 self.dropped["memory_full"] += len(self._memory.take_entries())
+            self._closed = True
             if self._disk is not None:
                 self._disk.close()
 

@@ -143,10 +143,7 @@ class KafkaLink:
             "allow_auto_create_topics": False,
         }
         self._control = ControlReader(control_topic, consuming, memory.marks)
-        try:
-            self._producer = _Producer(**{**producing, **shared})
-        except (errors.KafkaError, OSError) as error:
-            raise LinkDown(str(error)) from None
+        self._producer = _made(_Producer, {**producing, **shared})
 
     def deliver(self, messages: Sequence[Message], patience: float) -> Outcome:
         deadline = time.monotonic() + patience
@@ -217,7 +214,7 @@ class ControlReader:
         self._look_at = time.monotonic() + LOOK_INTERVAL
         try:
             if self._consumer is None:
-                self._consumer = kafka.KafkaConsumer(**self._settings)
+                self._consumer = _made(kafka.KafkaConsumer, self._settings)
             numbers = sorted(self._consumer.partitions_for_topic(self._topic) or ())
             partitions = {number: kafka.TopicPartition(self._topic, number) for number in numbers}
             if partitions:
@@ -283,6 +280,22 @@ class _Producer(kafka.KafkaProducer):  # type: ignore[misc]  # kafka-python ship
         self._sender.join(2.0)
         with contextlib.suppress(errors.KafkaError):
             self.close(timeout=0)
+
+
+def _made(kind: Any, settings: Mapping[str, Any]) -> Any:
+    """A kafka-python client. Raises LinkDown; then the sockets are closed that its constructor leaves open."""
+    clients = []
+
+    def client(**config: Any) -> Any:
+        clients.append(kind.DEFAULT_CONFIG["kafka_client"](**config))
+        return clients[-1]
+
+    try:
+        return kind(**{**settings, "kafka_client": client})
+    except Exception as error:
+        for left in clients:
+            left.close()
+        raise LinkDown(_said(error)) from error
 
 
 def _said(error: Exception) -> str:
