@@ -25,17 +25,20 @@ PAUSE = 0.002
 
 
 def run() -> dict[str, float]:
-    """Microseconds by "<transport> <rhythm> p50_us" and "... p99_us".
+    """Microseconds: `client_log_us_p50` and `_p99`, the worst of all, and each as client_log_<transport>_<rhythm>_us_p50.
 
-    "nothing" copies the dictionary and calls no reporter: what the machine itself makes of the rhythm.
+    "nothing" copies the dictionary and calls no reporter: what the machine itself makes of the rhythm. It is in no worst.
     """
-    results: dict[str, float] = {}
+    results = {"client_log_us_p50": 0.0, "client_log_us_p99": 0.0}
     for name in ("nothing", "memory", "spool"):
         for rhythm, count, pause in (("tight", TIGHT, 0.0), ("paced", PACED, PAUSE)):
             with tempfile.TemporaryDirectory() as folder:
                 taken = sorted(_measure(name, Path(folder), count, pause))
-            results[f"{name} {rhythm} p50_us"] = taken[count // 2] / 1000
-            results[f"{name} {rhythm} p99_us"] = taken[count * 99 // 100] / 1000
+            for share in (50, 99):
+                figure = taken[count * share // 100] / 1000
+                results[f"client_log_{name}_{rhythm}_us_p{share}"] = figure
+                if name != "nothing":
+                    results[f"client_log_us_p{share}"] = max(figure, results[f"client_log_us_p{share}"])
     return results
 
 
@@ -73,9 +76,7 @@ def _work(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    results = run()
-    names = dict.fromkeys(key.rsplit(" ", 1)[0] for key in results)
     table(
-        [{"Reporter.log": name, "p50 us": results[f"{name} p50_us"], "p99 us": results[f"{name} p99_us"]} for name in names],
-        "60 metrics a call; limits: p50 50 us, p99 1,000 us",
+        [{"microseconds in the caller, 60 metrics": name, "us": figure} for name, figure in run().items()],
+        "Reporter.log; limits: p50 50, p99 1,000",
     )
