@@ -10,6 +10,7 @@ Errors:
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from array import array
@@ -40,6 +41,7 @@ MAX_SERIES: Final = 1_000
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
 DUMP_VERSION: Final = 1
+MAX_NESTING: Final = 32
 
 _PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})
 _APPLIED: Final = {outcome: Applied(outcome) for outcome in Outcome}
@@ -197,13 +199,13 @@ class Run:
         if order.opened and order.is_old(record):
             return _APPLIED[Outcome.DROPPED_ATTEMPT]
         opens = record.attempt > order.declared or not self._configured
-        declared = (record.labels, record.config, record.links, record.on_stop)
+        declared = (record.labels, _plain(record.config), record.links, record.on_stop)
         changed = declared != (self.labels, self.config, self.links, self.on_stop)
         if not opens and not changed:
             order.declare(record.attempt, record.time, reconfigured=False)
             return _APPLIED[Outcome.DUPLICATE]
         order.declare(record.attempt, record.time, reconfigured=True)
-        keys = _phase_keys(self.config, record.config) if self._configured else ()
+        keys = _phase_keys(self.config, declared[1]) if self._configured else ()
         self.labels, self.config, self.links, self.on_stop = declared
         self._configured = True
         self.event_time = record.time
@@ -382,3 +384,18 @@ def _phase_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
     """Configuration keys whose change is a new phase: group size, learning rate, data."""
     differ = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     return tuple(sorted(key for key in differ if key in _PHASE_KEYS or "data" in key))
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A configuration as a dump can carry it: JSON's types, integers of 64 bits, no more than `MAX_NESTING` levels."""
+    if value is None or isinstance(value, str | bool | float):
+        return value
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return value
+        return (math.inf if value > 0 else -math.inf) if value.bit_length() > 1000 else float(value)
+    if depth < MAX_NESTING and isinstance(value, dict):
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if depth < MAX_NESTING and isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    return type(value).__name__

@@ -39,12 +39,11 @@ CONSTANT_AFTER: Final = 20
 MUST_MOVE: Final = (
     "grad_norm",
     "policy_entropy",
-    "policy_loss",
     "reward_mean",
-    "response_length_mean",
     "rollout_logprob_abs_diff_mean",
 )
-"""Real-valued results of a whole batch: equal to the last bit over many records means that nothing computes them."""
+"""Real-valued results of a whole batch: equal to the last bit over many records means that nothing moves or computes them.
+Not among them: losses (0 in a sound on-policy GRPO step) and lengths (the limit, when all responses reach it)."""
 
 CORE: Final = (
     "grad_norm",

@@ -21,6 +21,8 @@ RECENT: Final = 5
 """Earlier records that give the mean, and how many there must be."""
 DEFAULT_GROUPS: Final = 32
 """Groups per step when the configuration does not say `prompts_per_step`."""
+MOST: Final = 1_000_000
+"""A group size or a number of groups beyond this is a mistake in the configuration."""
 _WEAKEST, _STRONGEST, _HALVINGS = 0.01, 1000.0, 30
 
 
@@ -36,7 +38,7 @@ class RatioHistory:
         observed = _observed(run, groups)
         mean = _mean_at(run)
         size = groups.size if groups is not None else run.config.get("group_size")
-        if observed is None or mean is None or not isinstance(size, int) or size < 2:
+        if observed is None or mean is None or not isinstance(size, int) or not 2 <= size <= MOST:
             return
         if self._pending is not None:
             self._earlier = [*self._earlier, self._pending][-HISTORY:]
@@ -46,7 +48,7 @@ class RatioHistory:
         recent = sum(entry[0] for entry in self._earlier[-RECENT:]) / RECENT
         expected = _expected(recent, fit_strength(self._earlier), size)
         count = len(groups.prompt) if groups is not None else run.config.get("prompts_per_step")
-        count = count if isinstance(count, int) and count > 0 else DEFAULT_GROUPS
+        count = count if isinstance(count, int) and 0 < count <= MOST else DEFAULT_GROUPS
         _, excess, z = compare(observed, expected, expected * (1.0 - expected) / count)
         yield "zero_variance_expected", expected, Provenance.PROXY
         yield "zero_variance_excess", excess, Provenance.PROXY

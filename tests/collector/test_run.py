@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
+import tracemalloc
 
 import pytest
 
 from collector.applied import Outcome
 from collector.model import Provenance, RunStatus, RunView
+from collector.names import Vocabularies
 from collector.run import DEPTH, IncompatibleDump, Run
 from collector.series import SLACK
+from collector.signals.prompts import MAX_SLOTS, digest_of
+from collector.signals.zero_variance import ZeroVariance
 from tests.collector.records import GAP, apply, ended, groups, opened, played, row, time_of
 from tocsin import wire
 
@@ -240,6 +245,34 @@ def test_windows_are_bounded() -> None:
     assert DEPTH <= len(run.steps) <= longest
     assert len(run.series["sparse"].steps) <= longest
     assert len(run.dump()) < 1024 * 1024
+
+
+def test_memory_of_a_run() -> None:
+    """The bar is 1 MiB per run of 60 metrics, with more prompts than there is room for."""
+    source = random.Random(1)
+    fixed = {name: 0.5 for name in ("grad_norm", "kl_reference", "kl_old_policy", "policy_ratio_p99", "response_length_mean")}
+
+    def record(step: int) -> wire.StepRecord:
+        metrics = {f"timing_s/{n}": source.random() for n in range(55)} | fixed
+        prompts = [f"prompt-{source.randrange(100_000)}" for _ in range(16)]
+        block = groups(*[source.randint(0, 8) for _ in prompts], prompts=prompts)
+        return wire.StepRecord(run="r", step=step, time=time_of(step), metrics=metrics, groups=block)
+
+    vocabularies = Vocabularies()
+    played([record(0)], vocabularies=vocabularies)  # what all runs share
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        run = played((record(step) for step in range(330)), vocabularies=vocabularies)
+        (prompts,) = [signal._prompts for signal in run._signals if isinstance(signal, ZeroVariance)]
+        for n in range(20_000):
+            prompts.visit([digest_of(f"p{n}")], [1], 8)
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(run.series) > 90
+    assert prompts.slots == MAX_SLOTS
+    assert used < 1024 * 1024
 
 
 def test_unknown_vocabulary_keeps_everything_raw_and_says_so() -> None:
