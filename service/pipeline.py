@@ -201,8 +201,8 @@ class Pipeline:
             limit = self._parts.shelf.runs.max_runs
             self._watch.happened(Own.LIMITS, f"run {record.run} is beyond the limit of {limit} runs", pending, now)
         else:
-            self._retire(live, pending, now)
             try:
+                self._retire(live, pending, now)
                 self._evaluate(live, raw, record, pending, now)
             except Exception as error:
                 where = f"{raw.partition}:{raw.offset}"
