@@ -111,7 +111,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """tocsin.yaml."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$")] = "tocsin"
-    """Names this collector's own alerts; several collectors on one store need different ones."""
+    """Names this collector's own alerts and its membership in the consumer group; several collectors need different ones."""
     source: SourceConfig = SourceConfig()
     store: StoreConfig = StoreConfig()
     rules: RulesConfig = RulesConfig()

@@ -25,7 +25,10 @@ def source(settings: Settings, secrets: Secrets, clock: Callable[[], float]) -> 
         return SpoolSource(settings.spool, clock=clock)
     from collector.sources.kafka.source import KafkaSource
 
-    made: Source = KafkaSource(kafka.bootstrap, [kafka.topic], kafka.group, clock=clock, **security(kafka, secrets))
+    # A static member of the group: after a crash its restart has the partitions back at once, instead of after the session
+    # time-out of a member that the broker still believes to live (and of one more for each restart in between).
+    options = {"group_instance_id": settings.config.name, **security(kafka, secrets)}
+    made: Source = KafkaSource(kafka.bootstrap, [kafka.topic], kafka.group, clock=clock, **options)
     return made
 
 
