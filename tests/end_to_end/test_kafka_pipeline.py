@@ -22,6 +22,8 @@ from tests.kit.services import until
 
 pytestmark = pytest.mark.kafka
 
+BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""As `tocsin kafka init` makes the topic: when a record came is then a property of the record, also after a restart."""
 LIVE = ("engine_sync", "verifier_zero", "lr_blowup", "hang", "nan", "resume")
 FIELDS = ("run", "alert", "id", "severity", "layer", "state", "step", "record", "value", "limit", "verdict")
 
@@ -116,7 +118,7 @@ def load(count: int) -> dict[str, list[bytes]]:
 def test_kill_nine_at_random_moments_loses_no_page_and_repeats_none(
     kafka_broker: Broker, tmp_path: Path, pagerduty: FakePagerDuty, kills: int
 ) -> None:
-    topic = kafka_broker.topic("kill", partitions=4)
+    topic = kafka_broker.topic("kill", partitions=4, configs=BROKER_TIME)
     runs = load(20)
     undisturbed = CollectorProcess(tmp_path / "undisturbed", kafka_broker.bootstrap, topic, pagerduty=pagerduty.url)
     total = produce(kafka_broker, topic, runs, 4)

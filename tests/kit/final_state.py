@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 
 
 def final_state(path: Path) -> dict[str, Any]:
-    """Events in order by run, rule states, incidents with who was told, positions, runs; no wall-clock times."""
+    """Events in order by run, rule states, incidents with who was told, positions, and each run's whole fold."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
         decode = msgspec.msgpack.decode
         return {
@@ -21,7 +22,7 @@ def final_state(path: Path) -> dict[str, Any]:
                 ]
             ),
             "rules": sorted(
-                (run, rule, labels, decode(state))
+                (run, rule, labels, _machine(decode(state)))
                 for run, rule, labels, state in db.execute("SELECT run, rule_id, labels, state FROM rule_state")
             ),
             "incidents": [
@@ -30,6 +31,10 @@ def final_state(path: Path) -> dict[str, Any]:
             "deliveries": sorted(db.execute("SELECT id, receiver, action, status, dedup_key FROM deliveries")),
             "positions": sorted(db.execute("SELECT partition_name, next_offset FROM positions")),
             "runs": sorted(db.execute("SELECT run, status, attempt, step, record_number, sequence FROM runs")),
+            "folds": {
+                run: hashlib.sha256(checkpoint or b"").hexdigest()
+                for run, checkpoint in db.execute("SELECT run, checkpoint FROM runs")
+            },
         }
 
 
@@ -38,6 +43,11 @@ def _by_run(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
     for run, event in pairs:
         found.setdefault(run, []).append(event)
     return found
+
+
+def _machine(state: dict[str, Any]) -> dict[str, Any]:
+    """The part of a rule's state that decides; what was last looked at is written only together with it."""
+    return {name: item for name, item in state.items() if name not in {"evaluated", "value", "limit", "verdict", "reason"}}
 
 
 def _timeless(value: dict[str, Any]) -> dict[str, Any]:
