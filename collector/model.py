@@ -158,6 +158,10 @@ class RunView(Protocol):
     def recorded(self) -> Mapping[str, float]:
         """Centres of the recorded clean baseline that matches this run's labels; empty without one."""
 
+    @property
+    def reasons(self) -> Mapping[str, Collection[str]]:
+        """What a signal that only counts has counted: names of series, in order, by the key of the signal's series."""
+
 
 class RuleSample(NamedTuple):
     """What the exporter shows of one rule on one run; filled by the composition root."""

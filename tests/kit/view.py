@@ -62,6 +62,7 @@ class FakeRun:
         self.times: array[float] = array("d")
         self.baselines: dict[str, Baseline] = {}
         self.recorded: dict[str, float] = {}
+        self.reasons: dict[str, tuple[str, ...]] = {}
         self.provenances: dict[str, Provenance] = {}
         """Of series that are not exact, by key."""
 
