@@ -15,7 +15,6 @@ from service.demo.play import first_firings
 from service.demo.runs import RUNS, DemoRun, messages
 from service.recordings import Recording
 from service.replay import replay
-from tests.kit import recorded
 from tests.kit.pipelines import Bench, shipped, steps
 
 _KEYS = ["run", "alert", "id", "severity", "layer", "state", "step", "record", "value", "limit", "verdict"]
@@ -147,21 +146,6 @@ def test_wrong_usage_is_status_2_and_one_message(arguments: list[str], message: 
     assert done.exit_code == 2
     assert message in done.stderr
     assert done.stdout == ""
-
-
-def test_every_format_of_the_recorded_runs() -> None:
-    """One log of each format, found by its labels; what fires is judged with the packs, not here."""
-    runs = recorded.need()
-    wanted = {
-        "csv": "ag-alfworld-grpo-dead",
-        "trainer-state": "gemma3-250-healthy-sparse-log",
-        "trl-console": "nips-vanilla-s43-dip-and-recover",
-        "verl-console": "tinyzero-ppo-verl-console-17steps",
-    }
-    done = _tocsin("replay", *[runs / "public" / name for name in wanted.values()])
-    assert done.exit_code == 0, done.stderr
-    for name in wanted.values():
-        assert name in done.stdout
 
 
 def test_the_demo_from_its_first_record_to_its_table() -> None:

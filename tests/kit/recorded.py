@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,3 +29,50 @@ def need() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
+
+
+class Window(NamedTuple):
+    """Any one of these alerts begins to fire within these steps (both ends included)."""
+
+    any_of: Sequence[str]
+    within: tuple[int, int]
+
+
+class Label(NamedTuple):
+    """What `labels.yaml` says of one recorded run. Its `later:` entries name rules that do not exist yet."""
+
+    run: str
+    path: Path
+    format: str
+    onset: int | None
+    """First step of the fault; None for healthy runs and controls, which never page."""
+    must_fire: Sequence[Window]
+    must_not_fire: frozenset[str]
+    must_resolve: frozenset[str]
+    allowed: frozenset[str]
+    """May page although nothing is wrong, or not yet."""
+
+
+def labels() -> list[Label]:
+    """All labelled runs; none where there are no recorded runs (then `need` says so in the test)."""
+    folder = root()
+    if folder is None:
+        return []
+    document = yaml.safe_load((folder / "labels.yaml").read_text(encoding="utf-8"))
+    return [_label(folder, run, entry) for run, entry in document["runs"].items()]
+
+
+def _label(folder: Path, run: str, entry: Mapping[str, Any]) -> Label:
+    kind, onset = entry["kind"], entry["onset"]
+    if (kind == "fault") != (onset is not None):
+        raise ValueError(f"{run}: a {kind} with the onset {onset}")
+    return Label(
+        run=run,
+        path=folder / entry["file"],
+        format=entry["format"],
+        onset=onset,
+        must_fire=[Window(each["any_of"], (each["within"][0], each["within"][1])) for each in entry["must_fire"]],
+        must_not_fire=frozenset(entry.get("must_not_fire", ())),
+        must_resolve=frozenset(entry.get("must_resolve", ())),
+        allowed=frozenset(entry.get("allowed", ())),
+    )
