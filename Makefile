@@ -38,7 +38,7 @@ demo: $(STAMP) ## recorded training runs through the whole pipeline, live; no Ka
 	$(BIN)/tocsin demo
 
 test: $(DEV_STAMP) services ## every test, on real Kafka and Prometheus
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(ARGS)
 
 check: $(DEV_STAMP) ## style, types, import directions
 	$(BIN)/ruff check .

@@ -1,0 +1,92 @@
+"""The quick starts, as written: their code runs, their commands work, what they promise happens, their links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def block(page: str, language: str) -> str:
+    """The first fenced block of a language."""
+    found = re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{page} has no block of {language}"
+    return found[1]
+
+
+def commands(page: str, program: str) -> list[str]:
+    """Every line of the page's plain blocks that calls a program."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    lines = [line for fence in re.findall(r"```\n(.*?)```", text, re.DOTALL) for line in fence.splitlines()]
+    return [line.split(" #")[0].strip() for line in lines if line.startswith(program + " ")]
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    program = Path(sys.executable).with_name(words[0])
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
+    return subprocess.run(
+        [str(program), *words[1:]], cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=environ
+    )
+
+
+def test_the_trainers_owner(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(block("quickstart-trainer.md", "python"), encoding="utf-8")
+    done = run("python job.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    replay = next(line for line in commands("quickstart-trainer.md", "tocsin") if "tocsin-spool" in line)
+    answer = run(f"{replay} --json", tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    events = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert [(event["alert"], event["step"]) for event in events if event["state"] == "firing"] == [("LogprobGapStop", 27)]
+
+
+def test_a_log_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "trainer.log").write_text(
+        "".join(f"step:{step} - actor/grad_norm:0.5 - critic/score/mean:0.4\n" for step in range(1, 6)), encoding="utf-8"
+    )
+    assert run(commands("quickstart-trainer.md", "tocsin")[0], tmp_path).returncode == 0
+    (ship,) = [line for line in commands("quickstart-trainer.md", "tocsin-ship")]
+    done = run(ship.replace("/shared/tocsin", str(tmp_path / "spool")), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "5 steps" in done.stderr
+    assert list((tmp_path / "spool" / "records").glob("*.jsonl"))
+
+
+def test_the_rule_author(tmp_path: Path) -> None:
+    (tmp_path / "my-rules").mkdir()
+    (tmp_path / "my-rules" / "entropy.yaml").write_text(block("quickstart-rules.md", "yaml"), encoding="utf-8")
+    (tmp_path / "service").symlink_to(ROOT / "service")
+    listed = commands("quickstart-rules.md", "tocsin")
+    assert len(listed) == 3
+    for command in listed:
+        done = run(command, tmp_path)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+    events = [json.loads(line) for line in run(listed[-1], tmp_path).stdout.splitlines()]
+    assert {event["alert"] for event in events} == {"EntropyHalved"}
+    file = tmp_path / "my-rules" / "entropy.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("policy_entropy", "policy_entopy"), encoding="utf-8")
+    refused = run(listed[0], tmp_path)
+    assert refused.returncode == 1
+    assert "entropy.yaml:9:16" in refused.stdout + refused.stderr
+    assert "did you mean 'policy_entropy'" in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize(
+    "page",
+    [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "client" / "README.md")],
+)
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if not re.match(r"[a-z]+:", target):
+            assert (path.parent / target).exists(), f"{page} links to {target}"
