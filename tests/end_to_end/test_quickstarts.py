@@ -16,17 +16,20 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Every fenced block of a page as (language, text)."""
+    parts = re.split(r"^```(.*)$", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [(parts[number], parts[number + 1].lstrip("\n")) for number in range(1, len(parts), 4)]
+
+
 def block(page: str, language: str) -> str:
-    """The first fenced block of a language."""
-    found = re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, f"{page} has no block of {language}"
-    return found[1]
+    """The first block of a language."""
+    return next(text for found, text in blocks(page) if found == language)
 
 
 def commands(page: str, program: str) -> list[str]:
     """Every line of the page's plain blocks that calls a program."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    lines = [line for fence in re.findall(r"```\n(.*?)```", text, re.DOTALL) for line in fence.splitlines()]
+    lines = [line for language, text in blocks(page) if not language for line in text.splitlines()]
     return [line.split(" #")[0].strip() for line in lines if line.startswith(program + " ")]
 
 
