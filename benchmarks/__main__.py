@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
         print(f"\n{name}: {sys.modules[PARTS[name].__module__].__doc__ or ''}".strip(), flush=True)
         found = PARTS[name]()
         figures |= found
-        print(table([{"figure": key, "value": f"{value:,.4g}", "target": verdict(key, value)} for key, value in found.items()]))
+        table({"figure": key, "value": value, "target": verdict(key, value)} for key, value in found.items())
     print("BENCH " + json.dumps({name: round(value, 6) for name, value in figures.items()}))
 
 
