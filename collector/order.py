@@ -109,7 +109,9 @@ class Order:
         elif place is Place.NEW:
             self.last_step = step
             self._redeclared = False
-        if time > self.newest_time:
+        # The newest step has the newest time, also where a clock was wrong before it: one row from the future must not hide
+        # a restart until then.
+        if place is Place.NEW or time > self.newest_time:
             self.newest_time = time
         return place
 

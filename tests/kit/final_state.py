@@ -22,7 +22,7 @@ def final_state(path: Path) -> dict[str, Any]:
                 ]
             ),
             "rules": sorted(
-                (run, rule, labels, _machine(decode(state)))
+                (run, rule, labels, machine(decode(state)))
                 for run, rule, labels, state in db.execute("SELECT run, rule_id, labels, state FROM rule_state")
             ),
             "incidents": [
@@ -45,7 +45,7 @@ def _by_run(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def _machine(state: dict[str, Any]) -> dict[str, Any]:
+def machine(state: dict[str, Any]) -> dict[str, Any]:
     """The part of a rule's state that decides; what was last looked at is written only together with it."""
     return {name: item for name, item in state.items() if name not in {"evaluated", "value", "limit", "verdict", "reason"}}
 
