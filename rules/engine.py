@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from collector.model import RuleSample, RunView, series_key
 from rules.bundle import Bundle
+from rules.closures import Condition
 from rules.events import Events
 from rules.frame import FALSE, UNKNOWN, Decisive, Frame, NothingFires
 from rules.judging import Evaluation, Judging
@@ -23,7 +24,7 @@ from rules.model import Phase, RuleState, Verdict
 from rules.overlay import Overlay
 from rules.program import AlertProgram, Instance, Program, RecordProgram, build, instances
 from rules.run_states import RunStates, StateKey
-from rules.state import Moment, ended
+from rules.state import ended
 
 _LOG: Final = logging.getLogger(__name__)
 _OK: Final = Verdict.OK
@@ -33,6 +34,31 @@ _NOT_COUNTING: Final = (Phase.INACTIVE, Phase.FIRING)
 """Phases in which a rule without inputs may be judged again at a later row of its step: nothing is counted, so that a
 restart between the two rows, which knows of no first judgement, comes to the same state."""
 _NO_COMPARISON: Decisive | None = None
+_NOTHING_FIRES: Final = NothingFires()
+
+
+_MAX_PLANS: Final = 64
+"""Kinds of rows that are remembered per run; a trainer's rows have a few."""
+
+
+class _Entry(NamedTuple):
+    """One condition to evaluate, with all that the usual case asks for at hand."""
+
+    plain: bool
+    after: bool
+    """Whether it has to be looked at whether the state is written although its phase is the same."""
+    condition: Condition
+    key: StateKey
+    fan: Mapping[str, str] | None
+    program: AlertProgram
+    instance: Instance
+    brought: bool
+    """Whether this row calls for it; otherwise it is here for the gap before the row."""
+
+
+def _entry(program: AlertProgram, instance: Instance, brought: bool) -> _Entry:
+    after = program.several or program.remembers
+    return _Entry(program.plain, after, program.condition, instance.key, instance.fan, program, instance, brought)
 
 
 class Engine:
@@ -55,13 +81,15 @@ class Engine:
         programs = self._program.records
         if not programs:
             return values
-        frame = Frame(view, NothingFires())
+        frame = Frame(view, _NOTHING_FIRES)
+        series, members = view.series, view.members
         overlay: Overlay | None = None
         if self._program.chained:
-            frame.series = overlay = Overlay(view.series, view.step)
+            frame.series = overlay = Overlay(series, view.step)
         for program in programs:
-            for key, fan in _record_targets(program, view.members):
-                existing = view.series.get(key)
+            fans = bool(members) and any(name in members for name in program.bare)
+            for key, fan in _record_targets(program, members) if fans else program.alone:
+                existing = series.get(key)
                 if existing is not None and frame.end(existing.steps):
                     continue  # an earlier row of this step gave it
                 frame.fan = fan
@@ -81,72 +109,84 @@ class Engine:
 
     def evaluate(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """All rules that this row calls for. `now` is only noted in the events."""
-        judging = Judging(self._program, view, states, now, Moment(view.record, view.step, view.event_time))
+        judging = Judging(self._program, view, states, now, view.event_time)
         frame = judging.frame
-        here = (view.attempt, view.step)
-        ended_here = states.ended == here
-        states.belong(self._program)
-        if (seen := (view.attempt, sum(map(len, view.members.values())))) != states.members_seen:
-            states.instances.clear()
-            states.members_seen = seen
-        alerts = self._program.alerts
-        cache = states.instances
+        step = frame.step
+        here = (view.attempt, step)
+        newest = view.steps[-1] <= step if view.steps else True
         table = states.states
-        for number in self._program.candidates(view.arrived):
-            program = alerts[number]
-            if program.every_row and ended_here:
-                continue  # the run is over and its alerts are closed: only what its last row brings is judged
-            targets: list[Instance] | None = cache.get(number)
-            if targets is None:
-                targets = judging.targets(program)
-            uncalled = program.gaps and not program.every_row and not self._program.calls(number, view.arrived)
-            for instance in targets:
-                state = table.get(instance.key)
-                if state is None:
-                    state = states.get(instance.key)
+        for plain, after, condition, key, fan, program, instance, brought in self._plan(view, states, judging):
+            state = table.get(key)
+            if state is None:
+                state = states.get(key)
+            frame.fan = fan
+            if plain:
+                if state.evaluated == here:
+                    continue
+            else:
                 if program.gaps and state.phase is not _INACTIVE:
                     state = judging.judge_gaps(program, instance, state)
-                if uncalled or (state.evaluated == here and not (program.every_row and state.phase in _NOT_COUNTING)):
+                if not brought or (state.evaluated == here and not (program.every_row and state.phase in _NOT_COUNTING)):
                     continue
-                frame.fan = instance.fan
                 if program.guarded and judging.guarded(program, state):
                     continue
-                frame.decisive = _NO_COMPARISON
-                frame.why = ""
-                try:
-                    truth = program.condition(frame)
-                except Exception as error:
-                    judging.failed(program, instance, state, error)
-                    continue
-                decisive = frame.decisive
-                if decisive is not None:
-                    state.value, state.limit, _ = decisive
-                if truth == UNKNOWN:
-                    state.verdict, state.reason = _NO_DATA, frame.why
-                    continue
-                late = state.evaluated > here and state.evaluated[0] == here[0] and view.steps[-1] >= state.evaluated[1]
-                if not late:
-                    state.evaluated = here
-                    if (program.several and _incomplete(program, frame)) or (
-                        program.remembers and state.phase is not _INACTIVE
-                    ):
-                        # What comes next depends on which step was judged last, also after a restart.
-                        states.dirty.add(instance.key)
-                if truth == FALSE and state.phase is _INACTIVE:
-                    state.verdict = _OK
-                    if state.reason:
-                        state.reason = ""
-                    continue
-                judging.judge(program, instance, state, truth, late=late)
+            frame.decisive = _NO_COMPARISON
+            frame.why = ""
+            try:
+                truth = condition(frame)
+            except Exception as error:
+                judging.failed(program, instance, state, error)
+                continue
+            decisive = frame.decisive
+            if decisive is not None:
+                state.value, state.limit, _ = decisive
+            if truth == UNKNOWN:
+                state.verdict, state.reason = _NO_DATA, frame.why
+                continue
+            done = state.evaluated
+            late = not newest and done > here and done[0] == here[0] and view.steps[-1] >= done[1]
+            if not late:
+                state.evaluated = here
+                if after and (
+                    (program.several and _incomplete(program, frame)) or (program.remembers and state.phase is not _INACTIVE)
+                ):
+                    # What comes next depends on which step was judged last, also after a restart.
+                    states.dirty.add(key)
+            if truth == FALSE and state.phase is _INACTIVE:
+                state.verdict = _OK
+                if state.reason:
+                    state.reason = ""
+                continue
+            judging.judge(program, instance, state, truth, late=late)
         if states.firing:
             judging.report_stale()
         return judging.result()
 
+    def _plan(self, view: RunView, states: RunStates, judging: Judging) -> Sequence[_Entry]:
+        """What this row has judged on this run, in order; made once for all rows with the same series."""
+        states.belong(self._program)
+        members = view.members
+        if (seen := (view.attempt, sum(map(len, members.values())) if members else 0)) != states.members_seen:
+            states.relabelled(seen)
+        row = self._program.row(view.arrived, members)
+        plan: list[_Entry] | None = states.plans.get(row)
+        if plan is None:
+            if len(states.plans) >= _MAX_PLANS:
+                states.plans.clear()
+            plan = states.plans[row] = [
+                _entry(program, instance, program.every_row or program.order in row.brought)
+                for program in row.alerts
+                for instance in judging.targets(program)
+            ]
+        if states.ended == (view.attempt, view.step):
+            # The run is over and its alerts are closed: only what its last row brings is judged.
+            return [entry for entry in plan if not entry.program.every_row]
+        return plan
+
     def tick(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """Rules that ask for `silence`, at the moment `now` of the clock that drives arrivals; no record came."""
         states.belong(self._program)
-        moment = Moment(view.record, view.step, now)
-        judging = Judging(self._program, view, states, now, moment, max(0.0, now - view.last_arrival))
+        judging = Judging(self._program, view, states, now, now, max(0.0, now - view.last_arrival))
         frame = judging.frame
         for program in self._program.clocked:
             for instance in judging.targets(program):
@@ -192,9 +232,8 @@ class Engine:
         return list(worst.values())
 
     def _end(self, view: RunView, states: RunStates, now: float, why: str, keys: list[StateKey]) -> Evaluation:
-        found = Evaluation()
         events = Events(self._program, view, states, now, view.event_time)
-        for key in keys:
+        for key in sorted(keys, key=self._place):
             state = states.states[key]
             if state.phase is _INACTIVE:
                 continue
@@ -204,8 +243,12 @@ class Engine:
             states.dirty.add(key)
             if state.phase.fires:
                 events.note(key, False, state)
-        found.events = events.finish()
-        return found
+        return Evaluation(events.finish())
+
+    def _place(self, key: StateKey) -> tuple[int, StateKey]:
+        """Where a state stands in the bundle; the states' own order is another one after a restart. Removed rules come last."""
+        program = self._program.by_id.get(key.rule_id)
+        return (len(self._program.alerts) if program is None else program.order), key
 
 
 def _word(state: RuleState) -> str:
@@ -228,9 +271,7 @@ def _incomplete(program: AlertProgram, frame: Frame) -> bool:
 
 
 def _record_targets(program: RecordProgram, members: Mapping[str, Sequence[str]]) -> list[tuple[str, Mapping[str, str] | None]]:
-    """Series keys that a record rule writes: its name, or one per label value of its inputs."""
-    if not members or not any(name in members for name in program.bare):
-        return [(program.rule.name, None)]
+    """Series keys that a record rule with labelled metrics writes: one per label value of its inputs."""
     found, _ = instances("", program.bare, program.recorded, members)
     return [(series_key(program.rule.name, label, value), item.fan) for item in found for label, value in item.labels.items()]
 

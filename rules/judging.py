@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from collector.model import Provenance, RunView
 from rules.bundle import OnGap
@@ -23,40 +22,45 @@ STALE_AFTER: Final = 20
 _INEXACT: Final = frozenset({Provenance.PROXY, Provenance.RAW})
 
 
-@dataclass(slots=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """What one call found."""
 
-    events: list[AlertEvent] = field(default_factory=list)
+    events: Sequence[AlertEvent] = ()
     """In the order in which they should be told: what fires or is explained, then what is resolved."""
-    health: list[RuleHealth] = field(default_factory=list)
+    health: Sequence[RuleHealth] = ()
     """Rules that cannot judge; said once until they can again (and possibly once more after a restart)."""
-    breaching: set[str] = field(default_factory=set)
+    breaching: Collection[str] = frozenset()
     """Series keys behind the rules that breach at this record: not clean, so no part of a baseline."""
+
+
+_NOTHING: Final = Evaluation()
+"""Most records: nothing is made for them."""
 
 
 class Judging:
     """The rules of one run at one moment."""
 
-    __slots__ = ("_events", "_moment", "_now", "_program", "_states", "found", "frame")
+    __slots__ = ("_breaching", "_event_time", "_events", "_health", "_now", "_program", "_states", "frame")
 
     def __init__(
-        self, program: Program, view: RunView, states: RunStates, now: float, moment: Moment, silence: float = 0.0
+        self, program: Program, view: RunView, states: RunStates, now: float, event_time: float, silence: float = 0.0
     ) -> None:
         self._program = program
         self._states = states
-        self._moment = moment
+        self._event_time = event_time
         self._now = now
-        self._events: Events | None = None
-        """Made with the first change: most records have none."""
         self.frame = Frame(view, states, silence)
-        self.found = Evaluation()
+        # Made with the first change, problem or breach: most records have none.
+        self._events: Events | None = None
+        self._health: list[RuleHealth] | None = None
+        self._breaching: set[str] | None = None
 
     def result(self) -> Evaluation:
         """What was found, with the events of all changes; the layers are applied here, once."""
-        if self._events is not None:
-            self.found.events = self._events.finish()
-        return self.found
+        if self._events is None and self._health is None and self._breaching is None:
+            return _NOTHING
+        events = self._events.finish() if self._events is not None else ()
+        return Evaluation(events, self._health or (), self._breaching or frozenset())
 
     def targets(self, program: AlertProgram) -> list[Instance]:
         """The instances of a rule on the run; made when its labelled series change."""
@@ -93,16 +97,17 @@ class Judging:
         """Feeds a definite result to the state machine and notes what changed."""
         frame = self.frame
         decisive = frame.decisive
-        self._states.judged[instance.key] = self._moment.record
+        view = frame.view
+        self._states.judged[instance.key] = view.record
         if truth == NON_FINITE:
             state.verdict, state.reason = Verdict.NON_FINITE, reason(decisive, "an input is not finite")
-            self.found.breaching.update(map(frame.resolved, program.watched))
+            self._breaches(program)
             if not program.breach_on_non_finite:
                 return
             finding = Finding.BREACH
         elif truth == TRUE:
             state.verdict, state.reason = Verdict.BREACH, reason(decisive, program.rule.expr)
-            self.found.breaching.update(map(frame.resolved, program.watched))
+            self._breaches(program)
             finding = Finding.BREACH
         else:
             state.verdict, state.reason = Verdict.OK, clear_reason(decisive)
@@ -115,7 +120,12 @@ class Judging:
                     return
         if late and not (finding is Finding.BREACH and _fires_at_once(program)):
             return  # a record behind one that was judged neither lengthens nor ends a hold
-        self._advance(program, instance, state, finding, self._moment)
+        self._advance(program, instance, state, finding, Moment(view.record, view.step, self._event_time))
+
+    def _breaches(self, program: AlertProgram) -> None:
+        if self._breaching is None:
+            self._breaching = set()
+        self._breaching.update(map(self.frame.resolved, program.watched))
 
     def judge_gaps(self, program: AlertProgram, instance: Instance, state: RuleState) -> RuleState:
         """Records since the last verdict that are over and never brought one: `on_gap: reset` or `count`."""
@@ -146,7 +156,7 @@ class Judging:
             self._states.dirty.add(instance.key)
             if transition is Transition.FIRED or transition is Transition.RESOLVED:
                 if self._events is None:
-                    self._events = Events(self._program, self.frame.view, self._states, self._now, self._moment.event_time)
+                    self._events = Events(self._program, self.frame.view, self._states, self._now, self._event_time)
                 self._events.note(instance.key, transition is Transition.FIRED, state)
         return after
 
@@ -169,7 +179,9 @@ class Judging:
 
     def _report(self, program: AlertProgram, labels: Mapping[str, str], verdict: Verdict, text: str) -> None:
         rule, view = program.rule, self.frame.view
-        self.found.health.append(
+        if self._health is None:
+            self._health = []
+        self._health.append(
             RuleHealth(
                 run=view.run,
                 alert=rule.name,

@@ -54,6 +54,8 @@ class AlertProgram:
     """The step that was judged last is part of its state: it judges gaps, or counts verdicts while it fires."""
     several: bool
     """More than one input, so that a later row of a step can complete it."""
+    plain: bool
+    """None of the above that has to be asked before its condition: not judged at every row, no guard, no gaps."""
     breach_on_non_finite: bool
     variables: Mapping[str, float]
 
@@ -67,6 +69,8 @@ class RecordProgram:
     inputs: tuple[str, ...]
     bare: tuple[str, ...]
     recorded: tuple[str, ...]
+    alone: tuple[tuple[str, None], ...]
+    """What it writes where none of its metrics has a label: its name, without fan-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,16 @@ class Instance:
     labels: Mapping[str, str]
     fan: Mapping[str, str] | None
     """Series key by bare name; None when the rule is not fanned out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """What rows with the same series call for; one object for all of them, so that a run can keep its instances by it."""
+
+    alerts: tuple[AlertProgram, ...]
+    """In the order of the bundle's program."""
+    brought: frozenset[int]
+    """Numbers of the alerts of which an input came; the others are judged at every row, or for the gap before it."""
 
 
 @dataclass(slots=True)
@@ -93,25 +107,23 @@ class Program:
     """Some record rule reads another one."""
     by_id: Mapping[str, AlertProgram]
     _by_name: Mapping[str, tuple[int, ...]]
-    _rows: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
+    _names: frozenset[str]
+    """The names in `_by_name`: most series of a row are none of them."""
+    _rows: dict[Collection[str], Row] = field(default_factory=dict)
 
-    def candidates(self, arrived: Collection[str]) -> Sequence[int]:
-        """Numbers of the alerts that a row with these series calls for, in order."""
-        row = tuple(arrived)  # a trainer logs the same keys again and again
-        known = self._rows.get(row)
-        if known is not None:
-            return known
-        found = set(self.always)
-        for key in row:
-            found.update(self._route(key))
+    def row(self, arrived: Collection[str], members: Mapping[str, object]) -> Row:
+        """What a row with these series calls for; `members` are the run's labelled metrics."""
+        # A trainer logs the same keys again and again. Only keys with a label are not found by their whole name.
+        keys = self._names.intersection(arrived) if self._names.isdisjoint(members) else tuple(arrived)
+        return self._rows.get(keys) or self._new_row(keys)
+
+    def _new_row(self, keys: Collection[str]) -> Row:
+        brought = {number for key in keys for number in self._route(key)}
         if len(self._rows) >= _MAX_ROWS:
             self._rows.clear()
-        self._rows[row] = numbers = tuple(sorted(found))
-        return numbers
-
-    def calls(self, number: int, arrived: Iterable[str]) -> bool:
-        """Whether a row with these series calls for an alert by one of its inputs."""
-        return any(number in self._route(key) for key in arrived)
+        numbers = sorted(brought.union(self.always))
+        row = self._rows[keys] = Row(tuple(self.alerts[number] for number in numbers), frozenset(brought))
+        return row
 
     def _route(self, key: str) -> tuple[int, ...]:
         name, brace, _ = key.partition("{")
@@ -135,6 +147,7 @@ def build(bundle: Bundle) -> Program:
         chained=any(program.recorded for program in records),
         by_id={program.rule.id: program for program in alerts},
         _by_name={name: tuple(numbers) for name, numbers in by_name.items()},
+        _names=frozenset(by_name),
     )
 
 
@@ -149,6 +162,8 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
         condition = _compiled(compiler, rule.node)
         leave = _compiled(compiler, rule.leave_node) if rule.leave_node is not None else None
         uses = compiler.uses
+        every_row = not uses.inputs or uses.clocked
+        guarded = rule.warmup > 0 or bool(rule.requires_exact)
         programs.append(
             AlertProgram(
                 rule=rule,
@@ -161,11 +176,12 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
                 bare=_bare(_expand((*uses.inputs, *uses.mentions, *rule.requires_exact), sources)),
                 recorded=tuple(name for name in (*uses.inputs, *uses.mentions) if name in sources),
                 clocked=uses.clocked,
-                every_row=not uses.inputs or uses.clocked,
-                guarded=rule.warmup > 0 or bool(rule.requires_exact),
+                every_row=every_row,
+                guarded=guarded,
                 gaps=rule.on_gap is not OnGap.HOLD,
                 remembers=rule.on_gap is not OnGap.HOLD or rule.hold.domain is Domain.M_OF_N,
                 several=len(uses.inputs) > 1,
+                plain=not guarded and not every_row and rule.on_gap is OnGap.HOLD,
                 breach_on_non_finite=rule.on_non_finite is OnNonFinite.BREACH,
                 variables=values[rule.group],
             )
@@ -187,7 +203,8 @@ def _record_programs(bundle: Bundle) -> tuple[tuple[RecordProgram, ...], dict[st
             raise ValueError(f"record rule {name}: {compiler.errors[0].message}")
         used = (*compiler.uses.inputs, *compiler.uses.mentions)
         recorded = tuple(item for item in used if item in sources)
-        programs.append(RecordProgram(rule, quantity, tuple(compiler.uses.inputs), _bare(_expand(used, sources)), recorded))
+        bare, inputs = _bare(_expand(used, sources)), tuple(compiler.uses.inputs)
+        programs.append(RecordProgram(rule, quantity, inputs, bare, recorded, ((name, None),)))
         sources[name] = _expand(compiler.uses.inputs, sources)
     return tuple(programs), sources
 

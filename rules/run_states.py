@@ -48,6 +48,7 @@ class RunStates:
         "judged",
         "members_seen",
         "owner",
+        "plans",
         "states",
         "strained",
     )
@@ -62,10 +63,12 @@ class RunStates:
         self._last_fired: Final[dict[str, int]] = {}
         self.instances: Final[dict[int, Any]] = {}
         """The engine's cache of a run's instances by rule number."""
+        self.plans: Final[dict[Any, Any]] = {}
+        """The engine's cache of what each kind of row has it judge on this run."""
         self.judged: Final[dict[StateKey, int]] = {}
         """Record at which an alert that is not inactive was judged last; not kept over a restart."""
         self.owner: object = None
-        """The program whose rule numbers `instances` has."""
+        """The program whose rule numbers `instances` has and whose rows `plans`."""
         self.ended = (0, -1)
         """Attempt and step of the run's end: what fires then was closed. Not kept over a restart."""
         self.members_seen = (0, 0)
@@ -110,9 +113,14 @@ class RunStates:
         """The rules are those of `owner` from now on: what was derived from others (before a reload) is dropped."""
         if self.owner is not owner:
             self.owner = owner
-            self.instances.clear()
+            self.relabelled((0, 0))
             self.strained.clear()
-            self.members_seen = (0, 0)
+
+    def relabelled(self, seen: tuple[int, int]) -> None:
+        """The labelled series are others than the instances were made for."""
+        self.instances.clear()
+        self.plans.clear()
+        self.members_seen = seen
 
     def fires(self, rule_id: str) -> bool:
         """Whether an alert fires, with whatever own labels."""

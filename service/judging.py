@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from collector.applied import Applied, Outcome
 from collector.model import RawRecord, RunStatus
 from rules.engine import Engine, Evaluation
-from rules.model import AlertEvent, EventState, RuleHealth
+from rules.model import AlertEvent, RuleHealth
 from service.live import ClockKind, Facts, Live, arrival
 from tocsin import wire
 
@@ -24,8 +25,8 @@ class Judged(NamedTuple):
     """What one record led to."""
 
     applied: Applied
-    events: list[AlertEvent]
-    health: list[RuleHealth]
+    events: Sequence[AlertEvent]
+    health: Sequence[RuleHealth]
     facts: Facts
 
 
@@ -51,9 +52,7 @@ def judge(
     if recorded:
         run.extend(recorded)
     if applied.outcome is Outcome.ENDED:
-        finished = engine.finish(run, live.states, noted, f"run_{run.status}")
-        finished.events.sort(key=_end_order)
-        _take(finished, events, health)
+        _take(engine.finish(run, live.states, noted, f"run_{run.status}"), events, health)
     found = engine.evaluate(run, live.states, noted)
     if found.breaching:
         run.mark_breaching(found.breaching)
@@ -73,15 +72,7 @@ def ticks(live: Live, engine: Engine, now: float) -> Evaluation | None:
     if deadline is None or now <= deadline or live.ticked == deadline or live.run.status is not RunStatus.RUNNING:
         return None
     found = stall(live, engine, deadline)
-    found.events = _linked(found.events, live)
-    return found
-
-
-def _end_order(event: AlertEvent) -> tuple[bool, int, str, list[tuple[str, str]]]:
-    """Ends last, by layer and identity: the engine ends alerts in the order of its states, which a restart changes."""
-    if event.state is not EventState.RESOLVED:
-        return False, 0, "", []
-    return True, event.layer, event.id, sorted(event.labels.items())
+    return found._replace(events=_linked(found.events, live))
 
 
 def _take(found: Evaluation, events: list[AlertEvent], health: list[RuleHealth]) -> None:
@@ -89,7 +80,7 @@ def _take(found: Evaluation, events: list[AlertEvent], health: list[RuleHealth])
     health += found.health
 
 
-def _linked(events: list[AlertEvent], live: Live) -> list[AlertEvent]:
+def _linked(events: Sequence[AlertEvent], live: Live) -> Sequence[AlertEvent]:
     """Events with the links of their run, which rules do not know."""
     links = live.run.links
     return [replace(event, links=dict(links)) for event in events] if links and events else events
