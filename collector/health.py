@@ -74,6 +74,12 @@ BUILD: Final = Definition("tocsin_build_info", Kind.GAUGE, "Version of the colle
 SCRAPE_FAULTS: Final = Definition(
     "tocsin_scrape_faults_total", Kind.COUNTER, "Parts of /metrics that could not be rendered and were left out", ("part",)
 )
+RULE_HEALTH: Final = Definition(
+    "tocsin_rule_health_total",
+    Kind.COUNTER,
+    "Times that a rule was found unable to judge a run, by the rule's id and verdict (error, no_data)",
+    ("rule", "verdict"),
+)
 
 DEFINITIONS: Final = (
     RECORDS,
@@ -96,6 +102,7 @@ DEFINITIONS: Final = (
     BUNDLE,
     BUILD,
     SCRAPE_FAULTS,
+    RULE_HEALTH,
 )
 
 BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -121,12 +122,17 @@ class Events:
             alert=rule.name,
             severity=rule.severity,
             layer=rule.layer,
-            summary=self._summary(program, judged, labels),
+            summary=self._summary(program, judged, labels, self._counted(program)),
             next=rule.next,
             runbook=rule.runbook,
         )
 
-    def _summary(self, program: AlertProgram, judged: _Judged, labels: dict[str, str]) -> str:
+    def _counted(self, program: AlertProgram) -> tuple[str, ...]:
+        """The metrics behind those of the rule's inputs that only count, each once."""
+        reasons = self._view.reasons
+        return tuple(dict.fromkeys(name for series in program.watched for name in reasons.get(series, ())))
+
+    def _summary(self, program: AlertProgram, judged: _Judged, labels: dict[str, str], names: Sequence[str]) -> str:
         rule, view = program.rule, self._view
         named = fields(
             value=judged.value,
@@ -141,6 +147,7 @@ class Events:
             run_labels=view.labels,
             config=view.config,
             variables=program.variables,
+            names=names,
         )
         try:
             return render(rule.summary, named)

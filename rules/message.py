@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jinja2
@@ -17,6 +17,7 @@ import jinja2.sandbox
 
 MAX_CHARS: Final = 2_000
 MISSING: Final = "n/a"
+MAX_NAMES: Final = 5
 
 
 class TemplateFault(ValueError):
@@ -74,6 +75,12 @@ def duration(value: object) -> str:
             parts.append(f"{rest // size}{unit}")
             rest %= size
     return ("-" if number < 0 else "") + (" ".join(parts[:2]) or "0s")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as people say them, the first five: `a, b, c, d, e and 3 more`. Empty without names."""
+    rest = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 FILTERS: Final = {"sig": sig, "pct": pct, "fixed": fixed, "duration": duration}
@@ -139,6 +146,7 @@ FIELDS: Final = (
     "run_labels",
     "config",
     "vars",
+    "names",
 )
 
 
@@ -156,8 +164,9 @@ def fields(
     run_labels: Mapping[str, Any],
     config: Mapping[str, Any],
     variables: Mapping[str, float],
+    names: Sequence[str],
 ) -> dict[str, Any]:
-    """What a template may name."""
+    """What a template may name. `names` are the metrics that the rule's inputs have counted."""
     return {
         "value": value,
         "limit": limit,
@@ -171,15 +180,17 @@ def fields(
         "run_labels": Fields(run_labels),
         "config": Fields(config),
         "vars": dict(variables),
+        "names": listed(names),
     }
 
 
 def try_out(text: str, alert: str, severity: str, variables: Mapping[str, float]) -> None:
     """Renders with a sample, with NaN, and with everything missing that can be. Raises TemplateFault."""
-    for value, limit, what in (
-        (0.0123, 0.01, "a sample"),
-        (math.nan, 0.01, "value nan"),
-        (None, None, "value and limit missing"),
+    names = tuple(f"metric_{number}" for number in range(MAX_NAMES + 1))
+    for value, limit, counted, what in (
+        (0.0123, 0.01, names, "a sample"),
+        (math.nan, 0.01, names, "value nan"),
+        (None, None, (), "value, limit and names missing"),
     ):
         try:
             rendered = render(
@@ -197,6 +208,7 @@ def try_out(text: str, alert: str, severity: str, variables: Mapping[str, float]
                     run_labels={},
                     config={},
                     variables=variables,
+                    names=counted,
                 ),
             )
         except TemplateFault as fault:

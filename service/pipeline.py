@@ -274,6 +274,7 @@ class Pipeline:
 
     def _note_health(self, found: Iterable[RuleHealth], pending: Pending, now: float) -> None:
         for each in found:
+            self._tally.unjudged(each)
             log.warning("rule %s cannot judge run %s at step %d: %s", each.alert, each.run, each.step, each.reason)
             if each.verdict is Verdict.ERROR:
                 self._watch.happened(Own.RULE, f"rule {each.alert} fails on run {each.run}: {each.reason}", pending, now)

@@ -8,6 +8,7 @@ from collector import health
 from collector.applied import Applied
 from collector.health import Health
 from collector.model import Batch
+from rules.model import RuleHealth
 
 
 class Tally:
@@ -35,6 +36,10 @@ class Tally:
 
     def unknown_fields(self, count: int) -> None:
         self._health.count(health.UNKNOWN_FIELDS, by=count)
+
+    def unjudged(self, found: RuleHealth) -> None:
+        """A rule cannot judge a run."""
+        self._health.count(health.RULE_HEALTH, found.id, found.verdict)
 
     def no_room(self) -> None:
         """A record's run is beyond the limit of runs."""

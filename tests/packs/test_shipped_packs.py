@@ -183,6 +183,21 @@ def test_fires_non_finite_at_the_first_record(metric: str, bad: float) -> None:
     assert fired(tell({metric: [bad]}), "NonFinite") == [1]
 
 
+def test_non_finite_names_the_metrics() -> None:
+    events = tell({"grad_norm": [0.4, nan], "policy_loss": [0.0, nan], "kl_reference": [0.1, 0.1]})
+    assert [event.summary for event in events if event.alert == "NonFinite"] == ["grad_norm, policy_loss are NaN or infinite"]
+    (alone,) = tell({"grad_norm": [nan]})
+    assert alone.summary == "grad_norm is NaN or infinite"
+
+
+def test_metric_vanished_names_the_metrics() -> None:
+    events = tell(
+        {"grad_norm": [0.4] * 60, "policy_entropy": [1.0] * 30 + [None] * 30, "kl_reference": [0.1] * 30 + [None] * 30}
+    )
+    first = next(event for event in events if event.alert == "MetricVanished")
+    assert first.summary == "kl_reference, policy_entropy came with every record and are missing"
+
+
 def test_holds_non_finite_for_metrics_that_are_nan_when_empty() -> None:
     assert fired(tell({"grad_norm": [0.4] * 5, "response_length_correct_mean": [nan] * 5}), "NonFinite") == []
     assert fired(tell({"grad_norm": [1e300] * 5, "policy_loss": [0.0] * 5}), "NonFinite") == []

@@ -163,6 +163,24 @@ def test_a_record_that_raises_costs_itself_only(bench: Bench, monkeypatch: pytes
     assert ("tocsin", "TocsinInternalError", "resolved", 0) in told(bench.tick())
 
 
+def test_rules_that_cannot_judge_are_counted_by_rule_and_verdict() -> None:
+    fields = 'severity: warning, summary: "s"'
+    rules = f"""
+group: g
+layer: 2
+question: q
+rules:
+  - {{alert: Mixed, id: mixed, expr: "reward_component_mean > reward_domain_mean", {fields}}}
+  - {{alert: Stays, id: stays, expr: "grad_norm > 10", {fields}}}
+"""
+    bench = Bench(rules=engine(rules))
+    bench.push(step("r", 1, grad_norm=20.0, reward_component_mean={"a": 1.0}, reward_domain_mean={"maths": 1.0}))
+    bench.push(*(step("r", number, policy_loss=0.0) for number in range(2, 40)))
+    bench.read()
+    assert bench.health.values(health.RULE_HEALTH) == {("mixed", "error"): 1.0, ("stays", "no_data"): 1.0}
+    bench.shut()
+
+
 def test_a_record_that_raises_after_a_commit_brings_the_stored_run_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.push(*steps("r", [1.0, 20.0]))
     bench.read()
