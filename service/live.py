@@ -88,7 +88,12 @@ def restored(stored: Restored, runs: Runs, clock: ClockKind) -> Live:
         except IncompatibleDump as error:
             log.warning("run %s begins anew with %d stored rows: %s", stored.run, len(stored.records), error)
     states = RunStates()
-    states.load((StateKey.from_text(row.rule_id, row.labels), row.state) for row in stored.states if row.state is not None)
+    for kept in stored.states:
+        try:
+            if kept.state is not None:
+                states.load([(StateKey.from_text(kept.rule_id, kept.labels), kept.state)])
+        except (msgspec.MsgspecError, ValueError):
+            log.exception("run %s: the stored state of rule %s cannot be read; the rule begins anew", stored.run, kept.rule_id)
     live = Live(run, states, stored.partition, stored.sequence, stored.checkpoint_sequence)
     for row in stored.records:
         try:

@@ -30,7 +30,7 @@ class Own(enum.Enum):
     """The alerts about Tocsin itself: name, severity, what to do."""
 
     REJECTED = ("TocsinRejectedRecords", "tocsin-rejected-records", Severity.WARNING, "Read the dead letters: each says why.")
-    LIMITS = ("TocsinLimitsReached", "tocsin-limits-reached", Severity.WARNING, "Raise `limits`, or log fewer keys or runs.")
+    LIMITS = ("TocsinLimitsReached", "tocsin-limits-reached", Severity.WARNING, "Raise `limits`, or log less; see the reason.")
     INTERNAL = ("TocsinInternalError", "tocsin-internal-error", Severity.PAGE, "Report the traceback from the log of Tocsin.")
     DELIVERY = ("TocsinDeliveryFailed", "tocsin-delivery-failed", Severity.PAGE, "Somebody was not told: check the receiver.")
     RULE = ("TocsinRuleError", "tocsin-rule-error", Severity.WARNING, "Correct the rule; it does not judge this run.")

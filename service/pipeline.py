@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 CHECKPOINT_ROWS: Final = 200
 """Rows of a run between two checkpoints: what a restart has to apply again, against what each commit has to write."""
 INTERNAL: Final = "internal"
+RESERVED: Final = "reserved_run"
+"""The alerts of Tocsin about itself have a run of their own: a trainer's records in it would mix incidents and states."""
 NOTHING: Final = Plan()
 
 
@@ -116,7 +118,7 @@ class Pipeline:
                     self._touch(live, found.events, pending, now)
                     pending.judged(live.partition)
         self._watch.tick(pending, now)
-        over = self._parts.shelf.expired(now) if live_clock else []
+        over = self._parts.shelf.expired(now, silent=self._caught_up) if live_clock else []
         for live in over:
             if live.saved < live.sequence:
                 pending.save(live)
@@ -193,6 +195,12 @@ class Pipeline:
             self._dead(raw.partition, raw.offset, str(error.reason), error.detail, raw.value, now)
             return False
         record = decoded.record
+        if self._watch.owns(record.run):
+            pending.read(raw.partition, raw.next_offset)
+            why = f"run {record.run!r} has the name of this collector (rename the run, or set another `name` in tocsin.yaml)"
+            self._dead(raw.partition, raw.offset, RESERVED, why, raw.value, now)
+            self._watch.happened(Own.LIMITS, why, pending, now)
+            return False
         if decoded.unknown:
             self._tally.unknown_fields(len(decoded.unknown))
         live = self._parts.shelf.get(record.run, raw.partition, pending.touched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -35,6 +36,10 @@ class SelfWatch:
             self._book.forget(self._own.name)
             self._book.restore(self._store.incidents(self._own.name))
 
+    def owns(self, run: str) -> bool:
+        """Whether this is the run of the alerts about Tocsin itself."""
+        return self._own is not None and run == self._own.name
+
     def happened(self, own: Own, reason: str, pending: Pending, now: float) -> None:
         """Something happened once."""
         self.judge(own, True, reason, pending, now)
@@ -49,8 +54,14 @@ class SelfWatch:
         if self._own is None:
             return
         share, limit = self._share.add(now, accepted, rejected), self._limit
-        reason = f"{share:.1%} of the values of the last minute were no records (limit {limit:.1%})"
-        events = self._own.judge(Own.REJECTED, share > limit, now, reason=reason, value=share, limit=limit)
+        none = math.isnan(share)
+        said = (
+            "nothing came in during the last minute"
+            if none
+            else f"{share:.1%} of the values of the last minute were no records"
+        )
+        reason = f"{said} (limit {limit:.1%})"
+        events = self._own.judge(Own.REJECTED, share > limit, now, reason=reason, value=None if none else share, limit=limit)
         self._plan(events, pending, now)
 
     def tick(self, pending: Pending, now: float) -> None:

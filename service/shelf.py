@@ -88,9 +88,13 @@ class Shelf:
         for live in self.all():
             self.forget(live.run.run)
 
-    def expired(self, now: float) -> list[Live]:
-        """Runs that need not be kept: ended and shown long enough, or silent for very long."""
-        return [live for run in self.runs.expired(now) if (live := self._lives.get(run)) is not None]
+    def expired(self, now: float, *, silent: bool) -> list[Live]:
+        """Runs that need not be kept: ended and shown long enough, or, if `silent`, not heard of for very long.
+
+        `silent` is for when their silence was judged: a collector that was down for days first reads what it missed.
+        """
+        over = [live for run in self.runs.expired(now) if (live := self._lives.get(run)) is not None]
+        return [live for live in over if silent or live.run.status is not RunStatus.RUNNING]
 
     def _make_room(self, busy: Collection[str]) -> None:
         """Drop the ended run that was here longest; it is stored with its end."""

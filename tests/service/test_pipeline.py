@@ -13,7 +13,7 @@ from collector.model import Batch, RawRecord, RunStatus, SourceFault
 from collector.run import Run
 from rules.model import EventState
 from service.own_alerts import QUIET_SECONDS
-from service.store.model import Advance, Commit, PositionLost
+from service.store.model import Advance, Commit, PositionLost, StateRow
 from tests.kit.pipelines import RULES, Bench, begin, end, engine, step, steps, told
 
 
@@ -75,6 +75,7 @@ def test_too_many_rejected_values_raise_an_alert_that_ends(bench: Bench) -> None
     (ended,) = bench.tick()
     assert ended.state is EventState.RESOLVED
     assert bench.store.firing() == []
+    assert (ended.value, ended.reason) == (None, "nothing came in during the last minute (limit 5.0%)")
 
 
 def test_own_alerts_go_on_after_a_restart(bench: Bench) -> None:
@@ -85,6 +86,31 @@ def test_own_alerts_go_on_after_a_restart(bench: Bench) -> None:
     assert after.read() == []
     after.now += 100.0
     assert [found.state for found in after.tick()] == [EventState.RESOLVED]
+
+
+def test_a_run_with_the_name_of_the_collector_stops_nothing_and_is_told(bench: Bench) -> None:
+    bench.push(b"bad")
+    bench.read()
+    after = bench.restart()
+    after.push(*steps("tocsin", [1.0] * 3 + [20.0] * 3), *steps("other", [1.0]))
+    assert [(found.id, found.run) for found in after.read()] == [("tocsin-limits-reached", "tocsin")]
+    assert [row.run for row in after.store.runs()] == ["other"]
+    assert {(letter.reason, "rename the run" in letter.detail) for letter in after.letters.letters} == {("reserved_run", True)}
+    assert len(after.letters.letters) == 6
+
+
+def test_a_stored_state_that_cannot_be_read_costs_itself_only(bench: Bench) -> None:
+    bench.push(*steps("r", [1.0] * 3 + [20.0] * 2))
+    bench.read()
+    broken = [
+        StateRow("r", "gone", "{}", b"\xff"),
+        StateRow("r", "gone", "no labels", b"\x80"),
+        StateRow("r", "tocsin-own", "", b""),
+    ]
+    bench.store.commit(Commit(advances=[], committed_at=0.0, states=broken))
+    after = bench.restart()
+    after.push(*steps("r", [20.0, 1.0, 1.0, 1.0], first=6))
+    assert told(after.read()) == [("r", "High", "resolved", 7)], "the state of the other rule is there"
 
 
 def test_silence_is_judged_at_its_deadline(bench: Bench) -> None:
@@ -337,3 +363,17 @@ def test_ended_and_long_silent_runs_leave_the_memory_saved(bench: Bench) -> None
     restored = bench.store.restore("silent")
     assert restored is not None and restored.records == [] and restored.checkpoint is not None
     assert bench.health.values(health.RUNS)[()] == 0
+
+
+def test_a_collector_that_was_down_for_days_judges_silence_before_it_lets_go() -> None:
+    before = Bench()
+    before.push(*steps("r", [1.0] * 4), every=60.0)
+    before.read()
+    before.now += 1_000_000.0
+    after = before.restart(batch=2)
+    after.push(*steps("other", [1.0] * 4))
+    after.pipeline.process(after.source.poll(0.0), after.now)
+    assert after.tick() == [], "something waits to be read: it may be a record of r"
+    assert told(after.read()) == []
+    assert told(after.tick()) == [("r", "Quiet", "firing", 4)]
+    before.shut()
