@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from tocsin.handoff import Entry, Handoff
 from tocsin.transports import Message
 from tocsin.transports.backlog import Backlog
-from tocsin.transports.segments import Segments
+from tocsin.transports.segments import READ_ATTEMPTS, Segments
 
 SIZE = 50
 
@@ -184,6 +186,32 @@ def test_a_segment_that_cannot_be_read_costs_itself(tmp_path: Path) -> None:
     assert backlog.dropped == {"spool_unreadable": 2}
     assert backlog.errors == 1
     backlog.close()
+
+
+@pytest.mark.parametrize("failures", [1, READ_ATTEMPTS - 1, READ_ATTEMPTS])
+def test_what_cannot_be_read_for_a_while_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    """A job that is out of descriptors, a network disk that is away: the records are there, and wait."""
+    backlog = Backlog(tmp_path, "t", segment_bytes=5 * SIZE)
+    for number in range(20):
+        backlog.append([message(number)])
+        backlog.spill()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda self, mode="r": _fail(OSError(errno.EMFILE, "too many open files")))
+        for _ in range(min(failures, READ_ATTEMPTS - 1)):
+            with pytest.raises(OSError, match="too many"):
+                backlog.peek(100, 10_000)
+        assert (len(backlog), backlog.dropped) == (20, {})
+        if failures == READ_ATTEMPTS:
+            with pytest.raises(OSError, match="too many"):
+                backlog.peek(100, 10_000)
+    lost = 5 if failures == READ_ATTEMPTS else 0
+    assert times(backlog.peek(100, 10_000)) == [float(number) for number in range(lost, lost + 5)]
+    assert backlog.dropped == ({"spool_unreadable": 5} if lost else {})
+    assert backlog.errors == failures + (failures == READ_ATTEMPTS)
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
 
 
 def test_backlog_takes_from_disk_before_memory(tmp_path: Path) -> None:

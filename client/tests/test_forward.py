@@ -16,6 +16,7 @@ from tocsin.control import StopRequest
 from tocsin.transports import Message
 from tocsin.transports.backlog import Backlog
 from tocsin.transports.forward import LinkDown, Outcome, StoreAndForward
+from tocsin.transports.segments import Segment
 
 PAUSES = (0.001, 0.002)
 
@@ -171,6 +172,28 @@ def test_what_another_process_left_is_sent_first(tmp_path: Path) -> None:
     transport.close(5)
     assert firsts(broker.log) == list(range(40))
     assert not list(tmp_path.iterdir()), "what is delivered leaves no folder behind"
+
+
+def test_a_folder_that_cannot_be_read_for_a_while_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(["connect"] * 3)
+    backlog = Backlog(tmp_path, "t")
+    backlog.append([message(number) for number in range(20)])
+    assert backlog.spill()
+    failures = iter(range(5))
+    read = Segment.lines
+
+    def lines(segment: Segment, max_items: int, max_bytes: int) -> tuple[int, list[bytes]]:
+        if next(failures, None) is not None:
+            raise OSError("stale file handle")
+        return read(segment, max_items, max_bytes)
+
+    monkeypatch.setattr(Segment, "lines", lines)
+    transport = StoreAndForward(broker.connect, backlog, patience=0.05, retry=PAUSES)
+    transport.send([message(20)])
+    until(lambda: not len(backlog), "everything arrived")
+    transport.close(5.0)
+    assert [found.time for found in broker.log] == [float(number) for number in range(21)]
+    assert transport.counts().dropped == {}
 
 
 def test_two_living_processes_leave_each_other_alone(tmp_path: Path) -> None:

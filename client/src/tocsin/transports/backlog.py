@@ -66,15 +66,21 @@ class Backlog:
                     self.dropped["memory_full"] += lost
 
     def peek(self, max_items: int, max_bytes: int) -> list[Entry[Message]]:
-        """The oldest messages, at least one if there is one; they stay until `done`."""
+        """The oldest messages, at least one if there is one; they stay until `done`. Raises OSError: try again later."""
         with self._lock:
             if self._disk is not None and len(self._disk):
                 before = self._disk.errors, len(self._disk)
-                entries = self._disk.peek(max_items, max_bytes)
-                if self._disk.errors != before[0]:
+                try:
+                    entries = self._disk.peek(max_items, max_bytes)
+                except OSError as error:
+                    where = f"the fallback folder {self._folder}"
+                    warn_once("fallback-read", f"cannot read {where} ({error}); its records stay there and are tried again")
+                    raise
+                finally:
                     self.errors += self._disk.errors - before[0]
-                    self.dropped["spool_unreadable"] += before[1] - len(self._disk)
-                    warn_once("fallback", f"records in the fallback folder {self._folder} cannot be read and are lost")
+                    if lost := before[1] - len(self._disk):
+                        self.dropped["spool_unreadable"] += lost
+                        warn_once("fallback", f"records in the fallback folder {self._folder} cannot be read and are lost")
                 if entries:
                     return entries
             return self._memory.peek(max_items, max_bytes)

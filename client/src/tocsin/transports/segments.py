@@ -6,7 +6,8 @@
 A folder whose lock nobody holds belongs to a process that died; the next process takes it over and sends its records first.
 A segment is deleted when all its records are confirmed, so a crash sends at most one segment again.
 
-Errors: OSError from `append`; everything else is absorbed and counted in `errors`.
+Errors: OSError from `append`, and from `peek` for a file that may be readable later (no descriptor left, a network disk that is
+away); everything else is absorbed and counted in `errors`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from tocsin.handoff import Entry
 from tocsin.transports import Message
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
+READ_ATTEMPTS: Final = 20
+"""A segment that could not be read so many times in a row is given up: what is behind it must not wait for ever."""
 _LOCK: Final = "lock"
 _UNBORN: Final = ".new"
 
@@ -96,6 +99,8 @@ class Segments:
         self._writer: spool.SpoolWriter | None = None
         self._bytes = 0
         self._count = 0
+        self._failures = 0
+        """How often in a row the first segment could not be read."""
         self.errors = 0
 
     def __len__(self) -> int:
@@ -117,7 +122,10 @@ class Segments:
         return self._make_room()
 
     def peek(self, max_items: int, max_bytes: int) -> list[Entry[Message]]:
-        """The oldest records, from one segment. A segment that cannot be read is left out and counted as an error."""
+        """The oldest records, from one segment. One that is gone or damaged is left out and counted as an error.
+
+        Raises OSError when the file cannot be read now; it is there and stays, up to READ_ATTEMPTS.
+        """
         while self._segments:
             segment = self._segments[0]
             try:
@@ -126,10 +134,15 @@ class Segments:
                     Entry(segment.numbers[first + index], _message(line), len(line) + 1, bool(segment.keeps[first + index]))
                     for index, line in enumerate(lines)
                 ]
-            except (OSError, msgspec.MsgspecError):
+            except (OSError, msgspec.MsgspecError) as error:
                 self.errors += 1
+                self._failures += 1
+                if isinstance(error, OSError) and not isinstance(error, FileNotFoundError) and self._failures < READ_ATTEMPTS:
+                    raise
                 self._remove(segment)
+                self._failures = 0
                 continue
+            self._failures = 0
             if entries:
                 return entries
             self._remove(segment)
