@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -50,7 +51,7 @@ class Work(Protocol):
         """Judge silence, end own alerts."""
 
     def reset(self) -> None:
-        """Forget everything that is in memory; it comes back from the store."""
+        """Forget everything that is in memory; it comes back from the store. May raise, and is then called again."""
 
     def checkpoint(self, now: float) -> Processed:
         """Save all runs, so that a restart has nothing to apply again."""
@@ -59,8 +60,8 @@ class Work(Protocol):
 class State(NamedTuple):
     """What the loop is doing, replaced as a whole."""
 
-    turned_at: float = 0.0
-    """When it last came round, by the wall clock; 0 before the first time."""
+    turned_at: float | None = None
+    """When it last came round, by the steady clock; None before the first time."""
     trouble: str = ""
     """Why it cannot work now; empty when it does."""
     caught_up: bool = False
@@ -79,6 +80,8 @@ class Loop:
     """Told after each commit: wakes the delivery workers."""
     pause: Callable[[threading.Event, float], object] = threading.Event.wait
     """How to wait for the stop event; replaced in tests."""
+    steady: Callable[[], float] = time.monotonic
+    """Seconds that nobody sets: a wall clock that jumps must neither look like a loop that hangs nor hide one."""
 
 
 class Consumer:
@@ -101,10 +104,10 @@ class Consumer:
         """Ask the loop to finish what it does, save, and return."""
         self._stop.set()
 
-    def unhealthy(self, now: float) -> list[str]:
+    def unhealthy(self) -> list[str]:
         """Why the process should be restarted."""
-        silent = now - self.state.turned_at
-        if self.state.turned_at and silent > _STUCK_SECONDS:
+        turned_at = self.state.turned_at
+        if turned_at is not None and (silent := self._loop.steady() - turned_at) > _STUCK_SECONDS:
             return [f"the evaluation loop has not come round for {silent:.0f} s"]
         return []
 
@@ -112,18 +115,19 @@ class Consumer:
         """Why no record is being evaluated."""
         if self.state.trouble:
             return [self.state.trouble]
-        return [] if self.state.turned_at else ["the source has not been opened yet"]
+        return [] if self.state.turned_at is not None else ["the source has not been opened yet"]
 
     def run(self) -> None:
         """Until `stop`, or the end of a finite source. Saves all runs on leaving."""
-        self._open()
+        self._open(forgotten=True)
         while not self._stop.is_set():
             worked = self._turn()
             if self._until_finished and worked and self._loop.source.finished:
                 break
+        self._stop.set()  # from here on nothing is opened again
         self._drain()
         self._guarded(lambda: self._loop.work.checkpoint(self._loop.clock()), "the runs could not be saved at the end")
-        self._loop.source.close()
+        self._close()
 
     def _turn(self) -> bool:
         self._drain()
@@ -142,7 +146,7 @@ class Consumer:
             if self.state.trouble:
                 log.info("working again after: %s", self.state.trouble)
             self._failures = 0
-            self.state = State(loop.clock(), "", batch.caught_up)
+            self.state = State(loop.steady(), "", batch.caught_up)
         return done
 
     def _drain(self) -> None:
@@ -157,44 +161,62 @@ class Consumer:
         """Do something that commits; on failure forget and begin again where the store stands."""
         try:
             processed = job()
+            if processed is not None:
+                self._loop.source.committed(processed.positions)
+                self._loop.committed(processed)
         except PositionLost as error:
             log.warning("%s: %s", what, error)
             self._reopen(str(error))
-            return False
         except StoreError as error:
             log.error("%s: %s", what, error)
             self._reopen(f"{what}: {error}")
-            return False
         except Exception as error:
             log.exception("%s", what)
             self._reopen(f"{what}: {type(error).__name__}")
-            return False
-        if processed is not None:
-            self._loop.source.committed(processed.positions)
-            self._loop.committed(processed)
-        return True
+        else:
+            return True
+        return False
 
     def _reopen(self, reason: str) -> None:
-        self._loop.work.reset()
-        self._loop.source.close()
+        forgotten = self._forgotten()
         self._trouble(reason)
-        self._open()
+        self._open(forgotten=forgotten)
 
-    def _open(self) -> None:
-        """Open at the store's positions; the store itself may be away."""
-        while True:
+    def _open(self, *, forgotten: bool) -> None:
+        """Open at the store's positions, with nothing in memory that the store does not say. The store may be away for as long
+        as it likes: it is tried until it works, or until somebody wants to stop."""
+        while not (self._stop.is_set() and forgotten):
             try:
-                self._loop.source.open(self._loop.positions)
-                return
+                forgotten = forgotten or self._forgotten()
+                if forgotten:
+                    self._loop.source.open(self._loop.positions)
+                    return
+                self._trouble("the store cannot be read")
             except Exception as error:
                 log.error("the source cannot be opened: %s: %s", type(error).__name__, error)
                 self._trouble(f"the source cannot be opened: {error}")
-                if self._stop.is_set():
-                    return
+            if self._stop.is_set():
+                return
+
+    def _forgotten(self) -> bool:
+        """Forget what is in memory; False when the store, which says what was true before, cannot be read."""
+        self._close()
+        try:
+            self._loop.work.reset()
+        except Exception as error:
+            log.error("the store cannot be read: %s: %s", type(error).__name__, error)
+            return False
+        return True
+
+    def _close(self) -> None:
+        try:
+            self._loop.source.close()
+        except Exception:
+            log.exception("the source could not be closed in order; it is given up")
 
     def _trouble(self, reason: str) -> None:
         if reason != self.state.trouble:
             log.warning("not ready: %s", reason)
-        self.state = State(self._loop.clock(), reason, False)
+        self.state = State(self._loop.steady(), reason, False)
         self._failures += 1
         self._loop.pause(self._stop, min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(self._failures, 10)))

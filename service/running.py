@@ -193,7 +193,7 @@ class Running:
     def unhealthy(self) -> list[str]:
         """Why the process should be restarted."""
         dead = [] if self.alive or self._thread.ident is None else ["the evaluation thread is dead"]
-        return dead + self.consumer.unhealthy(self._clock())
+        return dead + self.consumer.unhealthy()
 
     def unready(self) -> list[str]:
         """Why no record is being evaluated."""

@@ -18,7 +18,10 @@ class FakeWork:
         self.positions = positions
         self.values: list[bytes] = []
         self.failures: list[Exception] = []
+        self.failures_at_the_end: list[Exception] = []
         self.resets = 0
+        self.store_away = 0
+        """So many resets find no store."""
         self.saved = 0
         self.ticks: list[float] = []
 
@@ -35,12 +38,15 @@ class FakeWork:
         return Processed()
 
     def reset(self) -> None:
+        if self.store_away:
+            self.store_away -= 1
+            raise OSError("the store is away")
         self.resets += 1
 
     def checkpoint(self, now: float) -> Processed:
         self.saved += 1
-        if self.saved == 1 and self.failures:
-            raise self.failures.pop(0)
+        if self.failures_at_the_end:
+            raise self.failures_at_the_end.pop(0)
         return Processed()
 
 
@@ -56,13 +62,23 @@ class Bench:
         self.positions = MemoryPositions()
         self.work = FakeWork(self.positions)
         self.told: list[Processed] = []
+        self.deaf = 0
+        """So many commits cannot be told."""
         self.pauses: list[float] = []
         self.now = 100.0
+        self.steady = 50.0
         self._heal = heal
         work: Work = self.work
         self.consumer = Consumer(
-            Loop(self.source, work, self.positions, lambda: self.now, self.told.append, self._pause), until_finished=True
+            Loop(self.source, work, self.positions, lambda: self.now, self._tell, self._pause, lambda: self.steady),
+            until_finished=True,
         )
+
+    def _tell(self, processed: Processed) -> None:
+        if self.deaf:
+            self.deaf -= 1
+            raise RuntimeError("can't start new thread")
+        self.told.append(processed)
 
     def _pause(self, stop: threading.Event, seconds: float) -> object:
         self.pauses.append(seconds)
@@ -132,9 +148,66 @@ def test_stop_saves_and_closes() -> None:
     assert (bench.work.saved, bench.source.closed) == (1, True)
 
 
-def test_a_loop_that_hangs_is_unhealthy() -> None:
+def test_a_store_that_is_away_for_long_ends_nothing() -> None:
+    """Forgetting what is in memory asks the store as well: it is tried until the store is back."""
     bench = Bench()
-    assert bench.consumer.unhealthy(1e9) == []
+    bench.work.failures = [StoreError("the store is away")]
+    bench.work.store_away = 5
     bench.consumer.run()
-    assert bench.consumer.unhealthy(101.0) == []
-    assert bench.consumer.unhealthy(1000.0) == ["the evaluation loop has not come round for 900 s"]
+    assert bench.work.values == [b"0", b"1", b"2"]
+    assert bench.work.resets == 1
+    assert bench.consumer.unready() == []
+
+
+def test_stop_while_the_store_is_away_leaves_the_loop() -> None:
+    def heal(bench: Bench) -> None:
+        if len(bench.pauses) == 3:
+            bench.consumer.stop()
+
+    bench = Bench(heal=heal)
+    bench.work.failures = [StoreError("the store is away")]
+    bench.work.store_away = 1_000
+    bench.consumer.run()
+    assert bench.source.closed
+
+
+def test_what_is_told_after_a_commit_may_fail_and_nothing_is_read_twice() -> None:
+    bench = Bench()
+    bench.deaf = 2
+    bench.consumer.run()
+    assert bench.work.values == [b"0", b"1", b"2"]
+    assert bench.work.resets == 2
+
+
+def test_a_source_that_cannot_be_closed_is_given_up() -> None:
+    bench = Bench()
+    bench.source.close = _raises  # type: ignore[method-assign]
+    bench.work.failures = [StoreError("disk full")]
+    bench.consumer.run()
+    assert bench.work.values == [b"0", b"1", b"2"]
+
+
+def _raises() -> None:
+    raise OSError("the connection is gone")
+
+
+def test_a_failing_save_at_the_end_opens_nothing_again() -> None:
+    bench = Bench()
+    bench.work.failures_at_the_end = [StoreError("disk full")]
+    bench.consumer.run()
+    assert bench.work.values == [b"0", b"1", b"2"]
+    assert bench.source.closed
+
+
+def test_a_loop_that_hangs_is_unhealthy_whatever_the_wall_clock_does() -> None:
+    bench = Bench()
+    bench.steady = 1e9
+    assert bench.consumer.unhealthy() == []
+    bench.steady = 50.0
+    bench.consumer.run()
+    for jump in (-3_600.0, 0.0, 3_600.0):
+        bench.now = 100.0 + jump
+        bench.steady = 51.0
+        assert bench.consumer.unhealthy() == []
+        bench.steady = 950.0
+        assert bench.consumer.unhealthy() == ["the evaluation loop has not come round for 900 s"]
