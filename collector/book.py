@@ -12,17 +12,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from math import isfinite
-from operator import call, itemgetter
+from operator import itemgetter
 from typing import Any, Final
 
 from collector.model import Provenance
 from collector.names import Entry, Names, Plan, Reading, Refused, read, read_entry, read_others
 from collector.series import Series
+from collector.signals.protocol import Block, Derived
 
 MAX_BOUND: Final = 16
 """Sets of keys that are kept bound to their series; a trainer's rows have a few."""
 
-_NUMBERS: Final = frozenset({float, int})
+_append: Final = array.append
 _OWN: Final = (Provenance.SIGNAL, Provenance.RECORDED)
 
 
@@ -32,7 +33,7 @@ class Fold:
     __slots__ = ("arrived", "changed", "finite", "nulls", "over_limit", "refused")
 
     def __init__(self) -> None:
-        self.arrived: set[str] = set()
+        self.arrived: frozenset[str] = frozenset()
         """Series that had no sample at the step before."""
         self.changed = False
         """Some sample is new or another one."""
@@ -42,31 +43,86 @@ class Fold:
         self.refused: list[Refused] = []
 
 
-class _Bound:
-    """A plan, and for those of its plain keys that have a series the appends of it."""
+class _Columns:
+    """Several series that get their newest sample together: their appends, called without a Python loop."""
 
-    __slots__ = ("fast_keys", "keys", "plan", "slow_keys", "step_appends", "take", "value_appends")
+    __slots__ = ("_steps", "_values", "keys")
+
+    def __init__(self, pairs: Iterable[tuple[str, Series]]) -> None:
+        pairs = list(pairs)
+        self.keys = frozenset(key for key, _ in pairs)
+        self._steps = tuple(series.steps for _, series in pairs)
+        self._values = tuple(series.values for _, series in pairs)
+
+    def append(self, step: int, values: Iterable[float]) -> None:
+        deque(map(_append, self._steps, repeat(step)), 0)
+        deque(map(_append, self._values, values), 0)
+
+
+class _Members:
+    """The series behind an object of values whose labels were seen before."""
+
+    __slots__ = ("keys", "provenance", "series")
+
+    def __init__(self, pairs: Sequence[tuple[str, Series]], provenance: Provenance) -> None:
+        self.keys = frozenset(key for key, _ in pairs)
+        self.series = tuple(series for _, series in pairs)
+        self.provenance = provenance
+
+
+class _Bound:
+    """A plan, and for those of its plain keys that have a series the series themselves."""
+
+    __slots__ = ("_unions", "columns", "objects", "plan", "slow", "take")
 
     def __init__(self, plan: Plan, all_series: Mapping[str, Series]) -> None:
         self.plan = plan
-        fast: list[tuple[str, Series]] = []
-        self.slow_keys: list[tuple[str, Entry]] = []
-        fed = []
+        fast: dict[str, Series] = {}
+        keys = []
+        self.slow: list[tuple[str, Entry]] = []
         for key, entry in zip(plan.keys, plan.plain, strict=True):
             if entry is None:
                 continue
             series = all_series.get(entry.series) if entry.label is None else None
-            if series is None:
-                self.slow_keys.append((key, entry))  # no series yet, or an object of values
+            if series is None or entry.series in fast:
+                self.slow.append((key, entry))  # an object of values, no series yet, or one that another key feeds too
             else:
-                fast.append((key, series))
-                fed.append(entry.series)
-        self.fast_keys = tuple(key for key, _ in fast)
-        self.keys = frozenset(fed)
-        """Series behind the appends."""
-        self.step_appends: tuple[Callable[[int], None], ...] = tuple(series.steps.append for _, series in fast)
-        self.value_appends: tuple[Callable[[float], None], ...] = tuple(series.values.append for _, series in fast)
-        self.take = _taker(self.fast_keys)
+                fast[entry.series] = series
+                keys.append(key)
+        self.columns = _Columns(fast.items())
+        self.take = _taker(tuple(keys))
+        self.objects: dict[tuple[str, tuple[Any, ...]], _Members] = {}
+        """By the key and the labels of an object."""
+        self._unions: dict[tuple[_Members, ...], frozenset[str]] = {}
+
+    def fed(self, members: list[_Members]) -> frozenset[str]:
+        """The series of the columns and of these objects; the same set for the same ones."""
+        if not members:
+            return self.columns.keys
+        key = tuple(members)
+        union = self._unions.get(key)
+        if union is None:
+            if len(self._unions) >= MAX_BOUND:
+                self._unions.clear()
+            union = self._unions[key] = self.columns.keys.union(*(each.keys for each in members))
+        return union
+
+
+class _Writers:
+    """Blocks of the signals, bound to their series."""
+
+    __slots__ = ("_arrived", "_union", "columns")
+
+    def __init__(self, columns: _Columns) -> None:
+        self.columns = columns
+        self._arrived: frozenset[str] = frozenset()
+        self._union = columns.keys
+
+    def joined(self, arrived: frozenset[str]) -> frozenset[str]:
+        """With the series that came before; the same set as long as it is called with the same one."""
+        if arrived is not self._arrived:
+            self._arrived, self._union = arrived, arrived | self.columns.keys
+        return self._union
 
 
 class Book:
@@ -78,8 +134,7 @@ class Book:
         self.members: dict[str, list[str]] = {}
         self.trainer_series = 0
         self._bound: dict[tuple[str, ...], _Bound] = {}
-        self._slots: dict[str, tuple[Callable[[int], None], Callable[[float], None]]] = {}
-        """Appends of the signals' series."""
+        self._writers: dict[tuple[Block, ...], _Writers] = {}
 
     def fold_new(
         self, names: Names, metrics: Mapping[str, Any], config: Mapping[str, Any], step: int, fold: Fold
@@ -90,24 +145,59 @@ class Book:
         if bound is None:
             bound = self._bind(keys, names)
         fold.changed = True
-        taken = _numbers(bound.take(metrics))
-        if taken is None:
+        taken = bound.take(metrics)
+        total = _total(taken)
+        if total is None:
             return self.fold_any(names, metrics, config, step, fold)  # something among them is no number this time
-        deque(map(call, bound.step_appends, repeat(step)), 0)
-        deque(map(call, bound.value_appends, taken), 0)
-        fold.finite = isfinite(sum(taken))  # a sum that overflows only costs a look at each value
-        fold.arrived = set(bound.keys)
+        bound.columns.append(step, taken)
+        fold.finite = isfinite(total)  # a sum that overflows only costs a look at each value
         plan = bound.plan
-        if not bound.slow_keys and not plan.others and not plan.computed and not plan.refused:
-            return bound.keys
+        if not bound.slow and not plan.others and not plan.computed and not plan.refused:
+            fold.arrived = bound.columns.keys
+            return fold.arrived
         fold.refused.extend(Refused(key, reason) for key, reason in plan.refused)
         known = len(self.series)
-        for _, entry in bound.slow_keys:
-            self._take(read_entry(entry, metrics), step, fold)
-        self._take(read_others(plan, metrics, config), step, fold)
+        members: list[_Members] = []
+        rest: set[str] = set()
+        for key, entry in bound.slow:
+            if (found := self._object(bound, key, metrics[key], step, fold)) is not None:
+                members.append(found)
+            else:
+                rest |= self._take_plain(bound, entry, metrics, step, fold)
+        if plan.others or plan.computed:
+            rest |= self._take(read_others(plan, metrics, config), step, fold)
         if len(self.series) != known:
             del self._bound[keys]  # bound anew at the next row, with the series that exist now
-        return frozenset(fold.arrived)
+        fed = bound.fed(members)
+        fold.arrived = fed if rest <= fed else fed | rest
+        return fold.arrived
+
+    def _object(self, bound: _Bound, key: str, value: Any, step: int, fold: Fold) -> _Members | None:
+        """An object of numbers whose labels were seen before."""
+        if type(value) is not dict or (found := bound.objects.get((key, tuple(value)))) is None:
+            return None
+        numbers = tuple(value.values())
+        total = _total(numbers)
+        if total is None:
+            return None
+        for series, number in zip(found.series, numbers, strict=True):
+            series.put(step, number)
+            series.provenance = found.provenance
+        if not isfinite(total):
+            fold.finite = False
+        return found
+
+    def _take_plain(self, bound: _Bound, entry: Entry, metrics: Mapping[str, Any], step: int, fold: Fold) -> frozenset[str]:
+        """A value that the columns do not take; an object of values that have a series now is known the next time."""
+        readings = list(read_entry(entry, metrics))
+        fed = self._take(readings, step, fold)
+        value = metrics[entry.sources[0].key]
+        if type(value) is dict and len(fed) == len(value) == len(readings):
+            if len(bound.objects) >= MAX_BOUND:
+                bound.objects.clear()
+            pairs = [(reading.series, self.series[reading.series]) for reading in readings if isinstance(reading, Reading)]
+            bound.objects[entry.sources[0].key, tuple(value)] = _Members(pairs, entry.sources[0].provenance)
+        return fed
 
     def fold_any(
         self, names: Names, metrics: Mapping[str, Any], config: Mapping[str, Any], step: int, fold: Fold
@@ -115,26 +205,31 @@ class Book:
         """The general path: any row, at any place. Returns the series that it feeds."""
         return self._take(read(names.plan(tuple(metrics)), metrics, config), step, fold)
 
-    def emit(self, emissions: Sequence[tuple[str, float, Provenance]], step: int, newest: bool, arrived: set[str]) -> None:
-        """Values of signals. `newest`: their series have no sample at the step or later ones."""
-        slots = self._slots
-        for name, value, provenance in emissions:
-            slot = slots.get(name)
-            if slot is not None and newest and provenance is Provenance.SIGNAL:
-                slot[0](step)
-                slot[1](value)
-                arrived.add(name)
-                continue
-            series = self.series.get(name)
-            if series is None:
-                series = self.create(name, name, provenance)
-            if series.put(step, value):
-                arrived.add(name)
-            series.provenance = provenance
-            if provenance is Provenance.SIGNAL:
-                slots[name] = (series.steps.append, series.values.append)
-            else:
-                slots.pop(name, None)
+    def write(self, derived: Derived, step: int, newest: bool, arrived: frozenset[str]) -> frozenset[str]:
+        """Values of signals. `newest`: their series have no sample at the step or later ones. Returns what has arrived with
+        them: the same set as before if the same series did."""
+        blocks = tuple(derived.blocks)
+        if newest and (writers := self._writers.get(blocks)) is not None:
+            writers.columns.append(step, derived.values)
+            return writers.joined(arrived)
+        fresh = []
+        values = iter(derived.values)
+        for block in blocks:
+            for name in block.names:
+                series = self.series.get(name)
+                if series is None:
+                    series = self.create(name, name, block.provenance)
+                elif series.provenance is not block.provenance:
+                    series.provenance = block.provenance
+                    self._writers.clear()  # those that say otherwise are to say so the next time
+                if series.put(step, next(values)):
+                    fresh.append(name)
+        if newest:
+            if len(self._writers) >= MAX_BOUND:
+                self._writers.clear()
+            columns = _Columns((name, self.series[name]) for block in blocks for name in block.names)
+            self._writers[blocks] = _Writers(columns)
+        return arrived.union(fresh)
 
     def record(self, key: str, step: int, value: float) -> None:
         """The value of a `record:` rule."""
@@ -169,7 +264,7 @@ class Book:
         self.members = {name: kept for name, keys in self.members.items() if (kept := [k for k in keys if k in self.series])}
         self._count()
         self._bound.clear()
-        self._slots.clear()
+        self._writers.clear()
 
     def dump(self) -> Any:
         series = [[key, str(s.provenance), s.steps.tobytes(), s.values.tobytes()] for key, s in self.series.items()]
@@ -192,7 +287,7 @@ class Book:
         return bound
 
     def _take(self, readings: Iterable[Reading | Refused], step: int, fold: Fold) -> frozenset[str]:
-        fed = set()
+        fed, fresh = set(), []
         for reading in readings:
             if isinstance(reading, Refused):
                 fold.refused.append(reading)
@@ -214,25 +309,21 @@ class Book:
                 fold.finite = False
             before = series.at(step)
             if before is None:
-                fold.arrived.add(key)
+                fresh.append(key)
             elif before == value or (before != before and value != value):
                 continue
             fold.changed = True
             series.put(step, value)
+        fold.arrived = fold.arrived.union(fresh)
         return frozenset(fed)
 
 
-def _numbers(values: tuple[Any, ...]) -> Sequence[float] | None:
-    """The values, if each of them is a number that a float can hold."""
-    types = set(map(type, values))
-    if types <= _NUMBERS:
-        if int not in types:
-            return values
-        try:
-            return list(map(float, values))
-        except OverflowError:
-            return None
-    return None
+def _total(values: tuple[Any, ...]) -> float | None:
+    """The sum of the values, if each of them is a number that a float can hold: whatever else there is cannot be added."""
+    try:
+        return sum(values, 0.0)
+    except (TypeError, OverflowError):
+        return None
 
 
 def _taker(keys: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:

@@ -29,7 +29,7 @@ from collector.series import SLACK, Series
 from collector.signals import SIGNALS, definitions
 from collector.signals.baseline import Baselines
 from collector.signals.life_cycle import LifeCycle
-from collector.signals.protocol import Row, Signal
+from collector.signals.protocol import Derived, Row, Signal
 from collector.snapshot import RunExposed
 from tocsin import wire
 
@@ -84,7 +84,7 @@ class Run:
         self.started_at = 0.0
         self.last_arrival = 0.0
         self.received_at = 0.0
-        self.arrived: Collection[str] = frozenset()
+        self.arrived: frozenset[str] = frozenset()
         self.steps: array[int] = array("q")
         self.times: array[float] = array("d")
         self.recorded: Mapping[str, float] = {} if recorded is None else recorded
@@ -227,11 +227,11 @@ class Run:
         order.end(record.attempt, record.time)
         self.status, self.end_reason = status, record.reason
         self.event_time = record.time
-        emission = self._life.ended(status is RunStatus.FAILED)
+        derived = self._life.ended(status is RunStatus.FAILED)
         if self.steps:
             self.step = self.steps[-1]
-            self._book.emit([emission], self.step, False, set())
-            self.arrived = {emission[0]}
+            self._book.write(derived, self.step, False, self.arrived)
+            self.arrived = frozenset(derived.blocks[0].names)
         return _APPLIED[Outcome.ENDED]
 
     def _step(self, record: wire.StepRecord) -> Applied:
@@ -298,10 +298,10 @@ class Run:
         return record.groups
 
     def _derive(self, row: Row, newest: bool) -> None:
-        arrived = self.arrived
-        assert isinstance(arrived, set)
+        derived = Derived()
         for signal in self._signals:
-            self._book.emit(signal.update(self, row), self.step, newest, arrived)
+            signal.update(self, row, derived)
+        self.arrived = self._book.write(derived, self.step, newest, self.arrived)
         self._baselines.update(self, row)
 
     def _cut(self, step: int) -> None:

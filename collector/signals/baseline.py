@@ -99,43 +99,37 @@ class Baselines:
 
 def baseline_of(values: Collection[float]) -> Baseline:
     """Robust centre and scale of finite values, at least one."""
-    ordered = sorted(values)
-    centre = median(ordered)
-    return Baseline(centre, robust_scale(ordered, centre), len(ordered))
+    centre, scale = centre_and_scale(sorted(values))
+    return Baseline(centre, scale, len(values))
 
 
-def robust_scale(ordered: list[float], centre: float) -> float:
-    """1.4826 MAD of sorted values around their median, with the floors; never 0."""
-    mad = _median_deviation(ordered, centre)
-    sigma = MAD_TO_SIGMA * mad
-    floor = RELATIVE_FLOOR * abs(centre)
-    if sigma < floor:
-        sigma = floor
-    return sigma if sigma > ABSOLUTE_FLOOR else ABSOLUTE_FLOOR
+def centre_and_scale(ordered: list[float]) -> tuple[float, float]:
+    """Median and 1.4826 MAD, with the floors and never 0, of finite values in order, at least one.
 
-
-def _median_deviation(ordered: list[float], centre: float) -> float:
-    """Median |x - centre| of sorted values.
-
-    The values nearest to the centre are neighbours: their window is moved from a quarter on until it is the nearest one,
-    a few steps instead of a sort.
+    No second sort: the half of the values that is nearest to the centre are neighbours. Their window is moved from a quarter
+    on until it is the nearest one, a few steps. All in one function, as a record asks for several.
     """
     count = len(ordered)
-    near = count // 2 + count % 2
+    middle = count // 2
+    centre = median(ordered)
+    near = middle + count % 2
     start = count // 4
     while start > 0 and centre - ordered[start - 1] < ordered[start + near - 1] - centre:
         start -= 1
     while start + near < count and ordered[start + near] - centre < centre - ordered[start]:
         start += 1
     left, right = centre - ordered[start], ordered[start + near - 1] - centre
-    inner = left if left > right else right
-    if count % 2:
-        return inner
-    # The next one outside is the upper of the two middle deviations.
-    outer = inf if start == 0 else centre - ordered[start - 1]
-    if start + near < count and ordered[start + near] - centre < outer:
-        outer = ordered[start + near] - centre
-    return inner / 2.0 + outer / 2.0
+    mad = left if left > right else right
+    if near == middle:  # an even count: the next one outside is the upper of the two middle deviations
+        outer = inf if start == 0 else centre - ordered[start - 1]
+        if start + near < count and ordered[start + near] - centre < outer:
+            outer = ordered[start + near] - centre
+        mad = mad / 2.0 + outer / 2.0
+    sigma = MAD_TO_SIGMA * mad
+    floor = RELATIVE_FLOOR * abs(centre)
+    if sigma < floor:
+        sigma = floor
+    return centre, sigma if sigma > ABSOLUTE_FLOOR else ABSOLUTE_FLOOR
 
 
 def median(ordered: list[float]) -> float:

@@ -18,14 +18,13 @@ is told at the first row of the step after it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from math import isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
-from collector.model import Provenance
 from collector.signals.baseline import median
-from collector.signals.protocol import Emission, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState
 
 GAPS: Final = 64
 STALL_GAPS: Final = 5.0
@@ -82,7 +81,9 @@ METRICS: Final = (
     Metric("run_failed", "1", "1 when the attempt ended as failed, 0 from the next attempt on"),
 )
 
-_COUNTS: Final = (
+_GAP: Final = Block("record_gap_seconds")
+_RHYTHM: Final = Block("record_gap_median", "stall_after")
+_COUNTS: Final = Block(
     "resumed",
     "nonfinite_metric_count",
     "vanished_metric_count",
@@ -90,7 +91,8 @@ _COUNTS: Final = (
     "constant_metric_count",
     "client_dropped_records",
 )
-_QUIET: Final = tuple((name, 0.0, Provenance.SIGNAL) for name in _COUNTS)
+_NONFINITE: Final = Block("nonfinite_metric_count")
+_FAILED: Final = Block("run_failed")
 
 
 class LifeCycle:
@@ -118,42 +120,42 @@ class LifeCycle:
         """Non-finite metrics of rows that came after their step had been counted: told with the next step."""
         self._equal: dict[str, tuple[float, int]] = {}
 
-    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
-        signal = Provenance.SIGNAL
+    def update(self, run: RunState, row: Row, derived: Derived) -> None:
         nonfinite = () if row.finite else _nonfinite(run)
         if row.late:
-            return (("nonfinite_metric_count", float(len(nonfinite)), signal),) if row.fresh else ()
+            if row.fresh:
+                derived.add(_NONFINITE, float(len(nonfinite)))
+            return
         if not row.fresh:
             self._present |= row.present
-            if not nonfinite:
-                return ()
-            self._carried.update(nonfinite)
-            self.nonfinite = tuple(sorted({*self.nonfinite, *nonfinite}))
-            return (("nonfinite_metric_count", float(len(self.nonfinite)), signal),)
-        emissions: list[Emission] = []
-        self._rhythm(run, row, emissions)
+            if nonfinite:
+                self._carried.update(nonfinite)
+                self.nonfinite = tuple(sorted({*self.nonfinite, *nonfinite}))
+                derived.add(_NONFINITE, float(len(self.nonfinite)))
+            return
+        self._rhythm(run, row, derived)
         self._keys(run, row)
         self._constancy(run)
         self.nonfinite = tuple(sorted({*self._carried, *nonfinite})) if self._carried or nonfinite else ()
         self._carried.clear()
         counts = (row.resumed, len(self.nonfinite), len(self.vanished), self._change, len(self.constant), row.dropped)
-        # In a quiet run all are 0: the same six values again.
-        emissions += [(name, float(n), signal) for name, n in zip(_COUNTS, counts, strict=True)] if any(counts) else _QUIET
+        derived.add(_COUNTS, *counts)
         if self.failed:
             self.failed = False
-            emissions.append(("run_failed", 0.0, signal))
-        return emissions
+            derived.add(_FAILED, 0.0)
 
     def saw(self, present: frozenset[str]) -> None:
         """A row of the newest step that changed no value still says that its metrics are being logged."""
         self._present |= present
 
-    def ended(self, failed: bool) -> Emission:
+    def ended(self, failed: bool) -> Derived:
         """The attempt is over."""
         self.failed = failed
-        return "run_failed", 1.0 if failed else 0.0, Provenance.SIGNAL
+        derived = Derived()
+        derived.add(_FAILED, 1.0 if failed else 0.0)
+        return derived
 
-    def _rhythm(self, run: RunState, row: Row, emissions: list[Emission]) -> None:
+    def _rhythm(self, run: RunState, row: Row, derived: Derived) -> None:
         last, self._last_time = self._last_time, run.event_time
         if last is not None and not row.resumed:
             gap = max(0.0, run.event_time - last)
@@ -162,11 +164,10 @@ class LifeCycle:
             if len(self._gaps) > GAPS:
                 del self._ordered[bisect_left(self._ordered, self._gaps.pop(0))]
             self._gap_median = median(self._ordered)
-            emissions.append(("record_gap_seconds", gap, Provenance.SIGNAL))
+            derived.add(_GAP, gap)
         if self._gaps:
             self.stall_after = max(STALL_GAPS * self._gap_median, STALL_FLOOR)
-            emissions.append(("record_gap_median", self._gap_median, Provenance.SIGNAL))
-            emissions.append(("stall_after", self.stall_after, Provenance.SIGNAL))
+            derived.add(_RHYTHM, self._gap_median, self.stall_after)
         elif last is not None:
             self.stall_after = STALL_FLOOR
 

@@ -61,17 +61,18 @@ class PromptHistory:
 
     def visit(self, digests: Sequence[int], successes: Sequence[int], size: int) -> None:
         """For each prompt: fade what is known of it and add one visit of `size` tries."""
-        for digest, won in zip(digests, successes, strict=True):
-            keys = self._keys  # the table may grow on the way
+        keys, all_successes, all_tries, seen = self._keys, self._successes, self._tries, self._seen
+        for clock, (digest, won) in enumerate(zip(digests, successes, strict=True), self._clock + 1):
             base = digest % (len(keys) // WAYS) * WAYS
             try:
                 slot = keys.index(digest, base, base + WAYS)
             except ValueError:
                 slot = self._claim(digest)
-            self._clock += 1
-            self._successes[slot] = self._successes[slot] * FADE + won
-            self._tries[slot] = self._tries[slot] * FADE + size
-            self._seen[slot] = self._clock
+                keys, all_successes, all_tries, seen = self._keys, self._successes, self._tries, self._seen  # it may have grown
+            all_successes[slot] = all_successes[slot] * FADE + won
+            all_tries[slot] = all_tries[slot] * FADE + size
+            seen[slot] = clock
+        self._clock += len(digests)
 
     def _claim(self, digest: int) -> int:
         """A slot for a new prompt: an empty one, a bigger table, or the place of the one not seen for longest."""

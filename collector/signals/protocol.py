@@ -1,14 +1,17 @@
 """What a signal sees and what it gives back.
 
-A signal is one small unit with state: `update` is called once per applied row and yields the series values it derives from
+A signal is one small unit with state: `update` is called once per applied row and gives the series values it derives from
 it. It sees the run after the row's metrics are in. Its state is a function of the applied rows (and of what came back from the
 rules), so `dump` and `load` lose nothing, NaN included.
+
+What it gives goes by blocks: a record makes dozens of values, always of the same few groups of series, and a group that is
+known by one object costs no look-up per series.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from collector.model import Baseline, Provenance
@@ -35,8 +38,30 @@ class Row(NamedTuple):
     """Records that the client had to drop since its start."""
 
 
-Emission = tuple[str, float, Provenance]
-"""One derived value for the step of the row: series name, value, provenance. A bare tuple, as a record makes dozens of them."""
+class Block:
+    """Series that a signal writes together. Made once, as a constant of its module: it is told by identity."""
+
+    __slots__ = ("names", "provenance")
+
+    def __init__(self, *names: str, provenance: Provenance = Provenance.SIGNAL) -> None:
+        self.names = names
+        self.provenance = provenance
+
+
+class Derived:
+    """What the signals derive from one row, for its step."""
+
+    __slots__ = ("blocks", "values")
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.values: list[float] = []
+        """The values of all blocks, one after the other: as many as they have names."""
+
+    def add(self, block: Block, *values: float) -> None:
+        """One value for each name of a block."""
+        self.blocks.append(block)
+        self.values += values
 
 
 class RunState(Protocol):
@@ -67,8 +92,8 @@ class RunState(Protocol):
 class Signal(Protocol):
     """One rolling signal of one run."""
 
-    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
-        """Fold one applied row in and derive the values of its step."""
+    def update(self, run: RunState, row: Row, derived: Derived) -> None:
+        """Fold one applied row in and add the values of its step to `derived`; no series twice."""
 
     def cut(self, step: int) -> None:
         """The run resumes at `step`: forget what belongs to that step and later ones, keep what was learnt of the run."""

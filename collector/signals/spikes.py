@@ -12,16 +12,16 @@ of 0 has no ratio: nothing is said then.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
-from collector.model import Provenance
 from collector.series import window
-from collector.signals.baseline import median, robust_scale
-from collector.signals.protocol import Emission, Row, RunState
+from collector.signals.baseline import centre_and_scale
+from collector.signals.protocol import Block, Derived, Row, RunState
 
 WATCHED: Final = ("grad_norm", "kl_reference", "kl_old_policy", "policy_ratio_p99", "response_length_mean")
 WINDOW: Final = 20
@@ -38,7 +38,7 @@ METRICS: Final = tuple(
         Metric(f"{name}_spike_records", "count", f"records in a row at which {name} is 3 times and 6 sigmas above that median"),
     )
 )
-_NAMES: Final = {name: (f"{name}_spike_ratio", f"{name}_spike_sigmas", f"{name}_spike_records") for name in WATCHED}
+_BLOCKS: Final = {name: Block(f"{name}_spike_ratio", f"{name}_spike_sigmas", f"{name}_spike_records") for name in WATCHED}
 
 
 class Spikes:
@@ -46,55 +46,49 @@ class Spikes:
 
     def __init__(self) -> None:
         self._in_a_row: dict[str, int] = {}
-        self._sorted: dict[str, tuple[int, list[float]]] = {}
-        """By metric: the newest step, and the magnitudes of the last `WINDOW` values in order, all finite. A cache of what
-        the series holds, so that a record costs one insertion instead of one sort."""
+        self._sorted: dict[str, list[float]] = {}
+        """By metric: the magnitudes of its last `WINDOW` values in order, all finite. A cache of what the series holds, so that
+        a record costs one insertion and one removal instead of a sort; dropped when anything but a newest value changes it."""
 
-    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
+    def update(self, run: RunState, row: Row, derived: Derived) -> None:
         """Compare each watched metric that the row brings with what was before it."""
-        emissions: list[Emission] = []
         arrived = run.arrived
         if row.late or not row.fresh:
             for name in row.present:  # what was overwritten or put in between is in the window now
                 self._sorted.pop(name, None)
         for name in WATCHED:
-            if name not in arrived:
-                continue
-            found = self._late(run, name) if row.late else self._newest(run, name)
-            if found is None:
-                continue
-            ratio, sigmas, in_a_row = found
-            names = _NAMES[name]
-            emissions.append((names[0], ratio, Provenance.SIGNAL))
-            emissions.append((names[1], sigmas, Provenance.SIGNAL))
-            emissions.append((names[2], in_a_row, Provenance.SIGNAL))
-        return emissions
+            if name in arrived:
+                found = self._late(run, name) if row.late else self._newest(run.series[name].values, name)
+                if found is not None:
+                    derived.blocks.append(_BLOCKS[name])
+                    derived.values += found
 
-    def _newest(self, run: RunState, name: str) -> tuple[float, float, float] | None:
-        series = run.series[name]
-        values, steps = series.values, series.steps
+    def _newest(self, values: array[float], name: str) -> tuple[float, float, float] | None:
         value = values[-1]
-        cached = self._sorted.get(name)
-        if cached is not None and len(steps) > 1 and cached[0] == steps[-2]:
-            ordered = cached[1]
-        else:
+        magnitude = abs(value)
+        ordered = self._sorted.get(name)
+        if ordered is None:
             ordered = magnitudes(values[-WINDOW - 1 : -1])
-        found = standing_out(abs(value), ordered)
-        finite = isfinite(value)
-        if finite and (len(ordered) == WINDOW or len(ordered) == len(values) - 1):
-            # The window of the next record: all finite, so it is this one with one value in and at most one out.
-            insort(ordered, abs(value))
-            if len(ordered) > WINDOW:
-                del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
-            self._sorted[name] = (steps[-1], ordered)
+        found = standing_out(magnitude, ordered)
+        if not isfinite(value):
+            self._sorted.pop(name, None)
+            return None if found is None else (*found, float(self._in_a_row.get(name, 0)))
+        if len(ordered) == WINDOW:
+            # The window of the next record: all finite, so it is this one with one value in and one out.
+            del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
+            insort(ordered, magnitude)
+            self._sorted[name] = ordered
+        elif len(ordered) == len(values) - 1:
+            insort(ordered, magnitude)
+            self._sorted[name] = ordered
         else:
             self._sorted.pop(name, None)
         if found is None:
             return None
-        in_a_row = self._in_a_row.get(name, 0)
-        if finite:
-            in_a_row = self._in_a_row[name] = in_a_row + 1 if found[0] >= RATIO and found[1] >= SIGMAS else 0
-        return found[0], found[1], float(in_a_row)
+        ratio, sigmas = found
+        in_a_row = self._in_a_row.get(name, 0) + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
+        self._in_a_row[name] = in_a_row
+        return ratio, sigmas, float(in_a_row)
 
     def _late(self, run: RunState, name: str) -> tuple[float, float, float] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""
@@ -134,7 +128,5 @@ def standing_out(magnitude: float, ordered: list[float]) -> tuple[float, float] 
     """(ratio, sigmas) of a magnitude against earlier ones in order; None when they are too few or their median is 0."""
     if len(ordered) < LEAST:
         return None
-    middle = median(ordered)
-    if middle == 0.0:
-        return None
-    return magnitude / middle, (magnitude - middle) / robust_scale(ordered, middle)
+    middle, scale = centre_and_scale(ordered)
+    return None if middle == 0.0 else (magnitude / middle, (magnitude - middle) / scale)

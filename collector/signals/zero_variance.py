@@ -20,14 +20,15 @@ the calibration. Source: docs/signals/zero_variance.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from itertools import compress
+from operator import add, mul
 from typing import Any, Final
 
 from collector.catalogue import Metric
-from collector.model import Provenance
 from collector.signals.beta import compare, group_probabilities
 from collector.signals.prompts import PromptHistory, digest_of
-from collector.signals.protocol import Emission, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState
 from collector.signals.zero_variance_proxy import RatioHistory
 from tocsin import wire
 
@@ -62,8 +63,8 @@ METRICS: Final = (
         )
     ),
 )
-_NAMES: Final = {
-    part: tuple(f"zero_variance_{what}{part and '_'}{part}" for what in ("expected", "excess", "z"))
+_BLOCKS: Final = {
+    part: Block(*(f"zero_variance_{what}{part and '_'}{part}" for what in ("expected", "excess", "z")))
     for part in ("", "seen", "unseen", "all_correct", "all_wrong", "all_wrong_seen")
 }
 
@@ -80,60 +81,59 @@ class ZeroVariance:
         self._ratios = RatioHistory()
         self._counts_seen = False
 
-    def update(self, run: RunState, row: Row) -> Sequence[Emission]:
+    def update(self, run: RunState, row: Row, derived: Derived) -> None:
         groups = row.groups
         if groups is not None and groups.success and groups.success.count(None) < len(groups.success):
             self._counts_seen = True
-            return self._from_counts(groups)
-        if self._counts_seen or ("zero_variance_group_ratio" not in run.arrived and groups is None):
-            return ()
-        return list(self._ratios.update(run, groups))
+            self._from_counts(groups, derived)
+        elif not self._counts_seen and ("zero_variance_group_ratio" in run.arrived or groups is not None):
+            self._ratios.update(run, groups, derived)
 
-    def _from_counts(self, groups: wire.Groups) -> Sequence[Emission]:
+    def _from_counts(self, groups: wire.Groups, derived: Derived) -> None:
         self._learn()
         size = groups.size
         digests, successes = _counted(groups)
         prior = self.prior()
         self._pending = (size, digests, successes)
-        return () if prior is None or size < 2 else self._compare(size, digests, successes, *prior)
+        if prior is not None and size > 1:
+            self._compare(size, digests, successes, *prior, derived)
 
-    def _compare(self, size: int, digests: list[int], successes: list[int], alpha: float, beta: float) -> Sequence[Emission]:
+    def _compare(
+        self, size: int, digests: list[int], successes: list[int], alpha: float, beta: float, derived: Derived
+    ) -> None:
         known: dict[tuple[float, float], tuple[float, float]] = {}  # many prompts share a history, all unseen ones do
-        # Per part: groups, observed, expected (sum q), variance (sum q(1 - q)). Plain locals, as this runs for every group.
-        right = wrong = seen = seen_flat = wrong_seen = 0
-        right_q = right_v = wrong_q = wrong_v = seen_q = seen_v = unseen_q = unseen_v = wrong_seen_q = wrong_seen_v = 0.0
-        for past, k in zip(self._prompts.histories(digests), successes, strict=True):
+        rights, wrongs = [], []
+        histories = self._prompts.histories(digests)
+        for past in histories:
             chances = known.get(past)
             if chances is None:
-                chances = known[past] = group_probabilities(size, alpha + past[0], beta + past[1] - past[0])
-            all_right, all_wrong = chances
-            q = all_right + all_wrong
-            right_q += all_right
-            right_v += all_right * (1.0 - all_right)
-            wrong_q += all_wrong
-            wrong_v += all_wrong * (1.0 - all_wrong)
-            right += k == size
-            wrong += k == 0
-            if past[1] > 0.0:
-                seen += 1
-                seen_flat += k in (0, size)
-                seen_q += q
-                seen_v += q * (1.0 - q)
-                wrong_seen += k == 0
-                wrong_seen_q += all_wrong
-                wrong_seen_v += all_wrong * (1.0 - all_wrong)
-            else:
-                unseen_q += q
-                unseen_v += q * (1.0 - q)
-        groups = len(digests)
-        return [
-            *_told("", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v),
-            *_told("seen", seen, seen_flat, seen_q, seen_v),
-            *_told("unseen", groups - seen, right + wrong - seen_flat, unseen_q, unseen_v),
-            *_told("all_correct", groups, right, right_q, right_v),
-            *_told("all_wrong", groups, wrong, wrong_q, wrong_v),
-            *_told("all_wrong_seen", seen, wrong_seen, wrong_seen_q, wrong_seen_v),
-        ]
+                won, tries = past
+                chances = known[past] = group_probabilities(size, alpha + won, beta + tries - won)
+            rights.append(chances[0])
+            wrongs.append(chances[1])
+        flats = list(map(add, rights, wrongs))
+        spreads = [q * (1.0 - q) for q in flats]
+        wrong_spreads = [q * (1.0 - q) for q in wrongs]
+        groups, right, wrong = len(digests), successes.count(size), successes.count(0)
+        seen = [tries > 0.0 for _, tries in histories]
+        seen_groups = seen.count(True)
+        if seen_groups == groups:
+            unseen_q = unseen_v = 0.0
+            seen_right, seen_wrong = right, wrong
+            seen_q, seen_v, wrong_seen_q, wrong_seen_v = sum(flats), sum(spreads), sum(wrongs), sum(wrong_spreads)
+        else:
+            unseen = [not had for had in seen]
+            unseen_q, unseen_v = sum(compress(flats, unseen)), sum(compress(spreads, unseen))
+            met = list(compress(successes, seen))
+            seen_right, seen_wrong = met.count(size), met.count(0)
+            seen_q, seen_v = sum(compress(flats, seen)), sum(compress(spreads, seen))
+            wrong_seen_q, wrong_seen_v = sum(compress(wrongs, seen)), sum(compress(wrong_spreads, seen))
+        _tell(derived, "", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v)
+        _tell(derived, "seen", seen_groups, seen_right + seen_wrong, seen_q, seen_v)
+        _tell(derived, "unseen", groups - seen_groups, right + wrong - seen_right - seen_wrong, unseen_q, unseen_v)
+        _tell(derived, "all_correct", groups, right, sum(rights), sum([q * (1.0 - q) for q in rights]))
+        _tell(derived, "all_wrong", groups, wrong, sum(wrongs), sum(wrong_spreads))
+        _tell(derived, "all_wrong_seen", seen_groups, seen_wrong, wrong_seen_q, wrong_seen_v)
 
     def prior(self) -> tuple[float, float] | None:
         """(alpha, beta) fitted to the earlier groups by moments; None before there are enough of them."""
@@ -154,8 +154,9 @@ class ZeroVariance:
         self._prompts.visit(digests, successes, size)
         if size > 1:  # a single response says nothing about the spread
             self._count = self._count * FADE + len(successes)
-            self._first = self._first * FADE + sum(successes) / size
-            self._second = self._second * FADE + sum(k * (k - 1) for k in successes) / (size * (size - 1))
+            won = sum(successes)
+            self._first = self._first * FADE + won / size
+            self._second = self._second * FADE + (sum(map(mul, successes, successes)) - won) / (size * (size - 1))
 
     def cut(self, step: int) -> None:
         self._ratios.cut()
@@ -188,16 +189,13 @@ def _counted(groups: wire.Groups) -> tuple[list[int], list[int]]:
     """Digests and success counts of the groups that have a count."""
     counts = groups.success
     if None not in counts:
-        return [digest_of(prompt) for prompt in groups.prompt], [k for k in counts if k is not None]
+        return list(map(digest_of, groups.prompt)), [k for k in counts if k is not None]
     pairs = [(digest_of(prompt), k) for prompt, k in zip(groups.prompt, counts, strict=True) if k is not None]
     return [digest for digest, _ in pairs], [k for _, k in pairs]
 
 
-def _told(part: str, groups: int, observed: int, expected: float, variance: float) -> tuple[Emission, ...]:
+def _tell(derived: Derived, part: str, groups: int, observed: int, expected: float, variance: float) -> None:
     """Expected share, excess and z of one part of the groups, from its sums; nothing for an empty part."""
-    if not groups:
-        return ()
-    names = _NAMES[part]
-    share, excess, z = compare(observed / groups, expected / groups, variance / (groups * groups))
-    signal = Provenance.SIGNAL
-    return (names[0], share, signal), (names[1], excess, signal), (names[2], z, signal)
+    if groups:
+        derived.blocks.append(_BLOCKS[part])
+        derived.values += compare(observed / groups, expected / groups, variance / (groups * groups))
