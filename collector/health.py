@@ -155,12 +155,14 @@ class Health:
         with self._lock:
             self._values[gauge] = {(label,): value for label, value in values.items()}
 
-    def observe(self, histogram: Definition, seconds: float) -> None:
-        """One observation. Raises ValueError for another kind."""
+    def observe(self, histogram: Definition, *seconds: float) -> None:
+        """Observations. Raises ValueError for another kind."""
         _check(histogram, Kind.HISTOGRAM, ())
         with self._lock:
-            self._buckets[histogram][bisect_left(BOUNDS, seconds)] += 1
-            self._sums[histogram] += seconds
+            buckets = self._buckets[histogram]
+            for each in seconds:
+                buckets[bisect_left(BOUNDS, each)] += 1
+            self._sums[histogram] += sum(seconds)
 
     def values(self, definition: Definition) -> dict[tuple[str, ...], float]:
         """A counter's or gauge's values by its label values, as a copy."""

@@ -18,11 +18,12 @@ class Tally:
         self._health = own
         self._outcomes: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
+        self._seconds: list[float] = []
 
     def folded(self, applied: Applied, seconds: float) -> None:
         """A record went into its run."""
         self._outcomes[applied.outcome] += 1
-        self._health.observe(health.EVALUATION, seconds)
+        self._seconds.append(seconds)
         if applied.unknown_vocabulary:
             self._health.count(health.UNKNOWN_NAMES)
         for refused in applied.refused:
@@ -51,8 +52,10 @@ class Tally:
             self._health.count(health.RECORDS, outcome, by=count)
         for reason, count in self._rejected.items():
             self._health.count(health.REJECTED, reason, by=count)
+        self._health.observe(health.EVALUATION, *self._seconds)
         self._outcomes.clear()
         self._rejected.clear()
+        self._seconds.clear()
         if batch.faults:
             self._health.count(health.SOURCE_FAULTS, by=len(batch.faults))
         if lag is not None:

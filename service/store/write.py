@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import IntegrityError
 
 from alerts.model import Delivery, Incident
@@ -26,6 +27,8 @@ _MOVE = (
 )
 _FIRST_POSITION = insert(schema.positions)
 _RECORDS = insert(schema.records)
+_RECORDS_SQLITE = str(_RECORDS.compile(dialect=sqlite.dialect()))
+"""For the driver itself, with rows as tuples in the order of the table's columns: this is what most of a commit is."""
 _RUN_NEW = insert(schema.runs)
 _RUN_VALUES = (
     "partition_name",
@@ -70,7 +73,11 @@ def write(connection: Connection, commit: Commit) -> None:
     for advance in commit.advances:
         _advance(connection, advance)
     if commit.records:
-        connection.execute(_RECORDS, [_record(record) for record in commit.records])
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(_RECORDS_SQLITE, [_record(record) for record in commit.records])
+        else:
+            names = schema.records.c.keys()
+            connection.execute(_RECORDS, [dict(zip(names, _record(record), strict=True)) for record in commit.records])
     if commit.runs:
         _runs(connection, commit.runs, commit.committed_at)
     if commit.states:
@@ -159,19 +166,11 @@ def _run(row: RunRow, committed_at: float) -> dict[str, Any]:
     }
 
 
-def _record(record: StoredRecord) -> dict[str, Any]:
+def _record(record: StoredRecord) -> tuple[Any, ...]:
+    """In the order of the table's columns."""
     raw = record.raw
-    return {
-        "run": record.run,
-        "sequence": record.sequence,
-        "partition_name": raw.partition,
-        "begin_offset": raw.offset,
-        "next_offset": raw.next_offset,
-        "content_type": raw.content_type,
-        "received_at": raw.received_at,
-        "value": raw.value,
-        "facts": record.facts,
-    }
+    place = (raw.partition, raw.offset, raw.next_offset)
+    return (record.run, record.sequence, *place, raw.content_type, raw.received_at, raw.value, record.facts)
 
 
 def _alert(event: AlertEvent, committed_at: float) -> dict[str, Any]:
