@@ -50,8 +50,10 @@ def init(file: Path | None, bootstrap: str | None, partitions: int, replication:
     wanted = [topic._replace(name=names.get(topic.name, topic.name)) for topic in topics.plan(partitions)]
     try:
         results = topics.create_topics(brokers, wanted, replication=replication, **security)
-    except (SourceUnavailable, ValueError) as error:
-        fail(f"cannot create topics on {', '.join(brokers)}: {error}")
+    except SourceUnavailable as error:
+        fail(f"cannot create topics: {error} (expected host:port of a broker that is running)")
+    except ValueError as error:
+        fail(f"cannot create topics: {error}")
     for result in results:
         click.echo(f"{result.outcome.value:8} {result.name}" + (f"  ({result.detail})" if result.detail else ""))
     if any(result.outcome is topics.Outcome.FAILED for result in results):

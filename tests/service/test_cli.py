@@ -58,6 +58,7 @@ def test_kafka_init_says_what_it_needs_and_what_is_wrong(tmp_path: Path, unreach
     done = _run("kafka", "init", "--bootstrap", unreachable)
     assert done.exit_code == 2
     assert "cannot create topics" in done.stderr and "Traceback" not in done.output
+    assert "expected host:port of a broker that is running" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_collect_check_touches_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,23 @@ def test_every_format_has_an_example() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello\nworld\n", '{"a": 1}\n', '{"step": 1}\n', '{"step": 1, "kind": "x", "a": 2}\n', "a,b\n1,2\n", "\x00" * 100],
+    ["hello\nworld\n", '{"a": 1}\n', '{"step": 1}\n', '{"step": 1, "kind": "x", "a": 2}\n', "a,b\n1,2\n", "\x00" * 100],
 )
 def test_anything_else_says_what_was_looked_for(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.log"
     path.write_text(text)
     with pytest.raises(UnknownFormat, match="looked for canonical records"):
+        read_records(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(b"", "the file is empty"), (b"\x1f\x8bgarbage", "gzip data are damaged"), (gzip.compress(b""), "or hold nothing")],
+)
+def test_a_file_without_content_says_why(tmp_path: Path, content: bytes, text: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(content)
+    with pytest.raises(UnknownFormat, match=text):
         read_records(path)
 
 

@@ -185,6 +185,15 @@ def test_truncation_while_nobody_looked(tmp_path: Path, ship_on: NewShip) -> Non
     assert steps(ship.start().poll()) == [(3, 6)]
 
 
+def test_another_framework_at_the_same_path_is_read_in_its_own_format(tmp_path: Path, ship_on: NewShip) -> None:
+    path = tmp_path / "log"
+    path.write_text(row(1, 0.25) + row(2, 0.25))
+    ship = ship_on(path)
+    ship.poll()
+    path.write_text("".join(f"{{'loss': 0.5, 'grad_norm': 0.4, 'learning_rate': 1e-6, 'epoch': 0.{n}}}\n" for n in range(1, 6)))
+    assert len(steps(ship.start().poll(last=True))) == 5
+
+
 def test_rotation_goes_on_in_the_same_attempt(tmp_path: Path, ship_on: NewShip) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(row(1))

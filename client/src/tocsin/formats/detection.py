@@ -10,7 +10,7 @@ from tocsin import wire
 from tocsin.formats import csv_table, flat_jsonl, verl_jsonl
 from tocsin.formats.base import UnknownFormat
 from tocsin.formats.dict_literal import Status, read
-from tocsin.formats.reading import head
+from tocsin.formats.reading import head, is_gzip
 from tocsin.formats.trl_console import row_kind
 from tocsin.formats.verl_console import read_row
 
@@ -36,8 +36,11 @@ def detect(path: Path) -> str:
     beginning = head(path, HEAD_BYTES)
     if (found := recognise(beginning)) is not None:
         return found
-    size = "an empty file" if not beginning else f"the first {len(beginning)} bytes"
-    raise UnknownFormat(f"{path}: no known log format in {size}; looked for {LOOKED_FOR}. Name it if it is one of these.")
+    if not beginning:
+        why = "the gzip data are damaged, or hold nothing" if is_gzip(path) else "the file is empty"
+        raise UnknownFormat(f"{path}: {why}")
+    where = f"the first {len(beginning)} bytes"
+    raise UnknownFormat(f"{path}: no known log format in {where}; looked for {LOOKED_FOR}. Is it one of these? Use --format.")
 
 
 def recognise(beginning: bytes) -> str | None:

@@ -182,7 +182,7 @@ def _summary(shipper: Shipper, transport: Transport, settled: bool, say: Callabl
     if not settled:
         say(f"not confirmed at the end ({transport.counts().waiting} records wait): the next start sends them again")
     if not quiet:
-        text = f"sent {tally.steps} steps and {tally.others} run and end records"
+        text = f"{'sent' if settled else 'read'} {tally.steps} steps and {tally.others} run and end records"
         if tally.unreadable:
             text += f"; {tally.unreadable} unreadable places"
         if tally.refused:

@@ -8,6 +8,7 @@ from typing import Final
 from tocsin.formats import FORMATS, Format, UnknownFormat, detect
 from tocsin.formats.detection import HEAD_BYTES
 from tocsin.formats.reading import is_gzip
+from tocsin.ship.bookmarks import Bookmark
 from tocsin.ship.document import Document
 from tocsin.ship.source import Batch, Reading, Source
 from tocsin.ship.tail import Tail
@@ -61,7 +62,7 @@ class Follower:
             return FORMATS["trainer-state"]
         bookmark = self._reading.bookmark()
         if bookmark is not None and bookmark.format in FORMATS:
-            return FORMATS[bookmark.format]
+            return FORMATS[self._format_now(bookmark)]
         try:
             size = self._path.stat().st_size
             if not last and self._looked_at and self._looked_at <= size < self._looked_at + self._looked_at // 10 + 1:
@@ -75,3 +76,12 @@ class Follower:
             if last or size >= HEAD_BYTES or is_gzip(self._path):
                 raise
         return None
+
+    def _format_now(self, bookmark: Bookmark) -> str:
+        """The format of a log that was followed before: the old one, unless another log stands at its path by now."""
+        try:
+            with self._path.open("rb") as file:
+                same = bookmark.begins.matches(file)
+            return bookmark.format if same else detect(self._path)
+        except (OSError, UnknownFormat):
+            return bookmark.format

@@ -117,7 +117,7 @@ class Shipper:
         try:
             batch = log.follower.poll(last)
         except UnknownFormat as error:
-            self._fail(log, f"{error} Use --format.")
+            self._fail(log, str(error))
             return False
         except OSError as error:
             if last:
