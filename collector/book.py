@@ -8,13 +8,12 @@ takes the general path through `Reading`s and `Series.put`.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final
 
+from collector.columns import Columns, join, part
 from collector.model import Provenance
 from collector.names import Entry, Names, Plan, Reading, Refused, read, read_entry, read_others
 from collector.series import Series
@@ -23,7 +22,6 @@ from collector.signals.protocol import Block, Derived
 MAX_BOUND: Final = 16
 """Sets of keys that are kept bound to their series; a trainer's rows have a few."""
 
-_append: Final = array.append
 _OWN: Final = (Provenance.SIGNAL, Provenance.RECORDED)
 
 
@@ -43,22 +41,6 @@ class Fold:
         self.refused: list[Refused] = []
 
 
-class _Columns:
-    """Several series that get their newest sample together: their appends, called without a Python loop."""
-
-    __slots__ = ("_steps", "_values", "keys")
-
-    def __init__(self, pairs: Iterable[tuple[str, Series]]) -> None:
-        pairs = list(pairs)
-        self.keys = frozenset(key for key, _ in pairs)
-        self._steps = tuple(series.steps for _, series in pairs)
-        self._values = tuple(series.values for _, series in pairs)
-
-    def append(self, step: int, values: Iterable[float]) -> None:
-        deque(map(_append, self._steps, repeat(step)), 0)
-        deque(map(_append, self._values, values), 0)
-
-
 class _Members:
     """The series behind an object of values whose labels were seen before."""
 
@@ -75,7 +57,7 @@ class _Bound:
 
     __slots__ = ("_unions", "columns", "objects", "plan", "slow", "take")
 
-    def __init__(self, plan: Plan, all_series: Mapping[str, Series]) -> None:
+    def __init__(self, plan: Plan, every: Mapping[str, Series]) -> None:
         self.plan = plan
         fast: dict[str, Series] = {}
         keys = []
@@ -83,13 +65,13 @@ class _Bound:
         for key, entry in zip(plan.keys, plan.plain, strict=True):
             if entry is None:
                 continue
-            series = all_series.get(entry.series) if entry.label is None else None
+            series = every.get(entry.series) if entry.label is None else None
             if series is None or entry.series in fast:
                 self.slow.append((key, entry))  # an object of values, no series yet, or one that another key feeds too
             else:
                 fast[entry.series] = series
                 keys.append(key)
-        self.columns = _Columns(fast.items())
+        self.columns = Columns(fast, every)
         self.take = _taker(tuple(keys))
         self.objects: dict[tuple[str, tuple[Any, ...]], _Members] = {}
         """By the key and the labels of an object."""
@@ -113,7 +95,7 @@ class _Writers:
 
     __slots__ = ("_arrived", "_union", "columns")
 
-    def __init__(self, columns: _Columns) -> None:
+    def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self._arrived: frozenset[str] = frozenset()
         self._union = columns.keys
@@ -167,7 +149,7 @@ class Book:
         if plan.others or plan.computed:
             rest |= self._take(read_others(plan, metrics, config), step, fold)
         if len(self.series) != known:
-            del self._bound[keys]  # bound anew at the next row, with the series that exist now
+            self._bound.pop(keys, None)  # bound anew at the next row, with the series that exist now
         fed = bound.fed(members)
         fold.arrived = fed if rest <= fed else fed | rest
         return fold.arrived
@@ -181,7 +163,7 @@ class Book:
         if total is None:
             return None
         for series, number in zip(found.series, numbers, strict=True):
-            series.put(step, number)
+            self._put(series, step, number)
             series.provenance = found.provenance
         if not isfinite(total):
             fold.finite = False
@@ -209,26 +191,15 @@ class Book:
         """Values of signals. `newest`: their series have no sample at the step or later ones. Returns what has arrived with
         them: the same set as before if the same series did."""
         blocks = tuple(derived.blocks)
-        if newest and (writers := self._writers.get(blocks)) is not None:
+        if newest:
+            writers = self._writers.get(blocks)
+            if writers is None:
+                writers = self._bind_blocks(blocks)
             writers.columns.append(step, derived.values)
             return writers.joined(arrived)
-        fresh = []
-        values = iter(derived.values)
-        for block in blocks:
-            for name in block.names:
-                series = self.series.get(name)
-                if series is None:
-                    series = self.create(name, name, block.provenance)
-                elif series.provenance is not block.provenance:
-                    series.provenance = block.provenance
-                    self._writers.clear()  # those that say otherwise are to say so the next time
-                if series.put(step, next(values)):
-                    fresh.append(name)
-        if newest:
-            if len(self._writers) >= MAX_BOUND:
-                self._writers.clear()
-            columns = _Columns((name, self.series[name]) for block in blocks for name in block.names)
-            self._writers[blocks] = _Writers(columns)
+        names = [name for block in blocks for name in block.names]
+        chosen = self._written(blocks)
+        fresh = [name for name, value in zip(names, derived.values, strict=True) if self._put(chosen[name], step, value)]
         return arrived.union(fresh)
 
     def record(self, key: str, step: int, value: float) -> None:
@@ -236,7 +207,7 @@ class Book:
         series = self.series.get(key)
         if series is None:
             series = self.create(key, key, Provenance.RECORDED)
-        series.put(step, value)
+        self._put(series, step, value)
 
     def create(self, key: str, name: str, provenance: Provenance) -> Series:
         """A series that does not exist yet; it is to get a sample at once, as no series is ever empty."""
@@ -255,6 +226,8 @@ class Book:
         """Keep the last `depth` samples of each series."""
         for series in self.series.values():
             series.trim(depth)
+        if join(self.series):
+            self._forget()
 
     def cut(self, step: int) -> None:
         """Forget the samples of `step` and later; series without any are gone until they come again."""
@@ -263,8 +236,7 @@ class Book:
         self.series = {key: series for key, series in self.series.items() if series.steps}
         self.members = {name: kept for name, keys in self.members.items() if (kept := [k for k in keys if k in self.series])}
         self._count()
-        self._bound.clear()
-        self._writers.clear()
+        self._forget()
 
     def dump(self) -> Any:
         series = [[key, str(s.provenance), s.steps.tobytes(), s.values.tobytes()] for key, s in self.series.items()]
@@ -281,10 +253,43 @@ class Book:
         self.trainer_series = sum(series.provenance not in _OWN for series in self.series.values())
 
     def _bind(self, keys: tuple[str, ...], names: Names) -> _Bound:
-        if len(self._bound) >= MAX_BOUND:
-            self._bound.clear()
-        bound = self._bound[keys] = _Bound(names.plan(keys), self.series)
+        bound = _Bound(names.plan(keys), self.series)
+        if bound.columns.forked or len(self._bound) >= MAX_BOUND:
+            self._forget()
+        self._bound[keys] = bound
         return bound
+
+    def _bind_blocks(self, blocks: tuple[Block, ...]) -> _Writers:
+        writers = _Writers(Columns(self._written(blocks), self.series))
+        if writers.columns.forked or len(self._writers) >= MAX_BOUND:
+            self._forget()
+        self._writers[blocks] = writers
+        return writers
+
+    def _written(self, blocks: tuple[Block, ...]) -> dict[str, Series]:
+        """The series of blocks, which exist from now on and are what their block says."""
+        found: dict[str, Series] = {}
+        for block in blocks:
+            for name in block.names:
+                series = self.series.get(name)
+                if series is None:
+                    series = self.create(name, name, block.provenance)
+                elif series.provenance is not block.provenance:
+                    series.provenance = block.provenance
+                    self._writers.clear()  # those that say otherwise are to say so the next time
+                found[name] = series
+        return found
+
+    def _put(self, series: Series, step: int, value: float) -> bool:
+        """One sample of one series, at whatever place; True when the step had none before."""
+        if series.shared and series.at(step) is None and part(series):
+            self._forget()
+        return series.put(step, value)
+
+    def _forget(self) -> None:
+        """What is bound holds arrays that are no longer those of its series."""
+        self._bound.clear()
+        self._writers.clear()
 
     def _take(self, readings: Iterable[Reading | Refused], step: int, fold: Fold) -> frozenset[str]:
         fed, fresh = set(), []
@@ -313,7 +318,7 @@ class Book:
             elif before == value or (before != before and value != value):
                 continue
             fold.changed = True
-            series.put(step, value)
+            self._put(series, step, value)
         fold.arrived = fold.arrived.union(fresh)
         return frozenset(fed)
 

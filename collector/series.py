@@ -19,13 +19,17 @@ SLACK: Final = 8
 class Series:
     """Samples of one metric, oldest first; steps strictly increasing. Satisfies `collector.model.SeriesView`."""
 
-    __slots__ = ("provenance", "steps", "values")
+    __slots__ = ("alone", "provenance", "shared", "steps", "values")
 
     def __init__(self, provenance: Provenance, steps: array[int] | None = None, values: array[float] | None = None) -> None:
         self.provenance = provenance
-        # The arrays keep their identity for the life of the series: appends on the hot path are bound methods of them.
         self.steps: array[int] = array("q") if steps is None else steps
+        # Keeps its identity for the life of the series: the hot path and the exporter hold on to it.
         self.values: array[float] = array("d") if values is None else values
+        self.shared = False
+        """`steps` is that of other series too (collector.columns): it changes with all of them or not at all."""
+        self.alone = False
+        """It gets samples by itself and shares no more."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -69,10 +73,11 @@ class Series:
         del self.values[at:]
 
     def trim(self, depth: int) -> None:
-        """Keep the last `depth` samples."""
-        if (excess := len(self.steps) - depth) > 0:
-            del self.steps[:excess]
+        """Keep the last `depth` samples. Of series that share their steps, all are to be trimmed, as they are to be cut."""
+        if (excess := len(self.values) - depth) > 0:
             del self.values[:excess]
+            if len(self.steps) > depth:
+                del self.steps[:-depth]
 
 
 def window(series: Series, step: int, count: int, offset: int = 0) -> array[float]:
