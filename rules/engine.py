@@ -87,7 +87,7 @@ class Engine:
         if self._program.chained:
             frame.series = overlay = Overlay(series, view.step)
         for program in programs:
-            fans = bool(members) and any(name in members for name in program.bare)
+            fans = members and any(name in members for name in program.bare)
             for key, fan in _record_targets(program, members) if fans else program.alone:
                 existing = series.get(key)
                 if existing is not None and frame.end(existing.steps):
@@ -115,7 +115,7 @@ class Engine:
         here = (view.attempt, step)
         newest = view.steps[-1] <= step if view.steps else True
         table = states.states
-        for plain, after, condition, key, fan, program, instance, brought in self._plan(view, states, judging):
+        for plain, after, condition, key, fan, program, instance, brought in self._plan(view, states, judging, here):
             state = table.get(key)
             if state is None:
                 state = states.get(key)
@@ -162,23 +162,27 @@ class Engine:
             judging.report_stale()
         return judging.result()
 
-    def _plan(self, view: RunView, states: RunStates, judging: Judging) -> Sequence[_Entry]:
+    def _plan(self, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Entry]:
         """What this row has judged on this run, in order; made once for all rows with the same series."""
-        states.belong(self._program)
+        if states.owner is not self._program:
+            states.belong(self._program)
         members = view.members
-        if (seen := (view.attempt, sum(map(len, members.values())) if members else 0)) != states.members_seen:
-            states.relabelled(seen)
-        row = self._program.row(view.arrived, members)
-        plan: list[_Entry] | None = states.plans.get(row)
+        labelled = sum(map(len, members.values())) if members else 0
+        if states.members_seen != (here[0], labelled):
+            states.relabelled((here[0], labelled))
+        # The hash of a frozen set is kept with it, and a run gives the same object for the same set.
+        arrived = view.arrived if type(view.arrived) is frozenset else frozenset(view.arrived)
+        plan: list[_Entry] | None = states.plans.get(arrived)
         if plan is None:
             if len(states.plans) >= _MAX_PLANS:
                 states.plans.clear()
-            plan = states.plans[row] = [
+            row = self._program.row(arrived, members)
+            plan = states.plans[arrived] = [
                 _entry(program, instance, program.every_row or program.order in row.brought)
                 for program in row.alerts
                 for instance in judging.targets(program)
             ]
-        if states.ended == (view.attempt, view.step):
+        if states.ended == here:
             # The run is over and its alerts are closed: only what its last row brings is judged.
             return [entry for entry in plan if not entry.program.every_row]
         return plan
@@ -263,9 +267,10 @@ _RANK: Final = {"inactive": 0, "pending": 1, "explained": 2, "firing": 3}
 
 def _incomplete(program: AlertProgram, frame: Frame) -> bool:
     """Whether an input that this run knows is not in the step yet, so that a later row can bring it."""
+    step = frame.step
     for name in program.inputs:
         series = frame.find(name)
-        if series is not None and not frame.end(series.steps):
+        if series is not None and not ((steps := series.steps) and steps[-1] == step) and not frame.end(steps):
             return True
     return False
 

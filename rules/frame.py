@@ -73,10 +73,13 @@ class Frame:
 
     def end(self, steps: array[int]) -> int:
         """Index behind the sample of the current step; 0 when this step does not carry the series."""
-        if steps and steps[-1] == self.step:
-            return len(steps)
-        place = bisect_left(steps, self.step)
-        return place + 1 if place < len(steps) and steps[place] == self.step else 0
+        if not steps:
+            return 0
+        step, newest = self.step, steps[-1]
+        if newest <= step:
+            return len(steps) if newest == step else 0
+        place = bisect_left(steps, step)
+        return place + 1 if steps[place] == step else 0
 
     def missing(self, key: str) -> None:
         self.why = f"{self.resolved(key)} is not in this record"

@@ -58,9 +58,9 @@ def mean(window: Samples) -> float:
 
 def median(window: Samples) -> float:
     """The middle sample, or the mean of the two in the middle."""
-    if has_nan(window):
-        return math.nan
     ordered = sorted(window)
+    if has_nan(ordered):
+        return math.nan
     middle = len(ordered) // 2
     if len(ordered) % 2:
         return ordered[middle]

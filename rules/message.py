@@ -190,7 +190,7 @@ def try_out(text: str, alert: str, severity: str, variables: Mapping[str, float]
     for value, limit, counted, what in (
         (0.0123, 0.01, names, "a sample"),
         (math.nan, 0.01, names, "value nan"),
-        (None, None, (), "value, limit and names missing"),
+        (None, None, (), "value and limit missing"),
     ):
         try:
             rendered = render(

@@ -64,7 +64,7 @@ class RunStates:
         self.instances: Final[dict[int, Any]] = {}
         """The engine's cache of a run's instances by rule number."""
         self.plans: Final[dict[Any, Any]] = {}
-        """The engine's cache of what each kind of row has it judge on this run."""
+        """The engine's cache of what it judges on this run, by the set of series that a row brings."""
         self.judged: Final[dict[StateKey, int]] = {}
         """Record at which an alert that is not inactive was judged last; not kept over a restart."""
         self.owner: object = None

@@ -69,7 +69,7 @@ def test_good_templates(text: str) -> None:
         ("{% if value is none %}{% else %}x{% endif %}", "the message is empty"),
         ("{% include 'x' %}", "no loader"),
         ("{{ range(9) }}", "undefined"),
-        ("{{ names }}", "the message is empty with value, limit and names missing"),
+        ("{{ names }}", "the message is empty with value and limit missing"),
     ],
 )
 def test_bad_templates(text: str, says: str) -> None:
