@@ -115,7 +115,11 @@ class DeliveryPool:
         if not ended:
             log.warning("stopped while deliveries are under way: %s", sorted(t.name for t in threads if t.is_alive()))
         for worker in workers:
-            worker.receiver.close()
+            try:
+                worker.receiver.close()
+            except Exception as error:
+                # The others are to be closed as well, and whoever stops us has more to close behind this.
+                log.error("receiver %s could not be closed: %s", worker.receiver.name, type(error).__name__)
         return ended
 
     def _known(self, name: str) -> DeliveryWorker:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,8 +15,17 @@ from alerts.pool import DeliveryPool
 from alerts.receivers.settings import Tools
 from service.store.deliveries import Deliveries
 
+log = logging.getLogger(__name__)
+
 _STOP_SECONDS = 15.0
 """A receiver's attempt is bounded (10 s by default); what outlasts this is SENDING and reconciled by the next pool."""
+
+
+def steady(wall: Callable[[], float], monotonic: Callable[[], float] = time.monotonic) -> Callable[[], float]:
+    """Seconds since the epoch that only ever run on: what the wall clock says now, and from there without its jumps. A page
+    that is to be tried again in a second must not wait for an hour because the clock was set back by one."""
+    offset = wall() - monotonic()
+    return lambda: monotonic() + offset
 
 
 class Notifier:
@@ -34,6 +45,7 @@ class Notifier:
         self._queue = queue
         self._on_failed = on_failed
         self._observe = observe
+        self._clock = steady(tools.clock)
         self._lock = threading.Lock()
         self._pool: DeliveryPool | None = None
 
@@ -43,23 +55,27 @@ class Notifier:
 
     def start(self, config: AlertsConfig) -> None:
         """Deliver by this configuration from now on; the workers of an earlier one finish what they are at."""
-        lanes = config.lanes(self._tools)
-        # Never two pools at once: the second would take what the first is sending for a leftover of a crash. Rows that
-        # come in between wait in the store.
-        self.stop()
+        # Everything that can fail comes before the old workers end: a reload that is refused must leave somebody to deliver.
         pool = DeliveryPool(
-            lanes,
+            config.lanes(self._tools),
             self._queue,
-            clock=self._tools.clock,
+            clock=self._clock,
             on_failed=self._on_failed,
             observe=self._observe,
             redact=self._tools.secrets.redactor.redact,
             leftover=self._queue.waiting(),
         )
+        # Never two pools at once: the second would take what the first is sending for a leftover of a crash. Rows that
+        # come in between wait in the store; each worker of the new pool looks there as it starts.
+        self.stop()
         pool.start()
         with self._lock:
             self._pool = pool
-        pool.notify(self._queue.waiting())
+        try:
+            pool.notify(self._queue.waiting())
+        except Exception as error:
+            # Rows for a receiver that just left the configuration; they are found again with the next reload or start.
+            log.warning("deliveries that wait could not be looked for: %s", error)
 
     def wake(self, receivers: Iterable[str]) -> None:
         """These receivers have new rows."""

@@ -43,6 +43,8 @@ from service.notify import Notifier
 from service.own_alerts import Own, OwnAlerts
 from service.pipeline import Parts, Pipeline
 from service.shelf import Shelf
+from service.store.guard import StoreGuard
+from service.store.model import StoreError
 from service.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -76,8 +78,12 @@ class Running:
         tools = Tools(secrets=secrets, clock=clock, write=write)
         engine = bundles.engine(self._rule_paths(), shipped=config.rules.shipped)
         source = inputs.source(settings, secrets, clock)
-        _make_folder(settings.store_url)
-        self.store = Store(settings.store_url, config.store.durability)
+        self._guard = StoreGuard(settings.store_url)
+        try:
+            self.store = Store(settings.store_url, config.store.durability)
+        except StoreError:
+            self._guard.release()
+            raise
         self._notifier = Notifier(
             settings.alerts_file, tools, self.store.deliveries, on_failed=self._delivery_failed, observe=self._delivered
         )
@@ -86,6 +92,7 @@ class Running:
             self.http = HttpServer(config.http.host, config.http.port)
         except Exception:
             self.store.close()
+            self._guard.release()
             raise
         self._book = IncidentBook(self._alerts.router, self._alerts.reach)
         runs = Runs(
@@ -138,39 +145,43 @@ class Running:
         return self._thread.is_alive()
 
     def stop(self) -> bool:
-        """Finish the batch under way, save all runs, deliver what is due, close. False when something outlasts the patience."""
+        """Finish the batch under way, save all runs, deliver what is due, close. False when something outlasts the patience or
+        cannot be closed in order; what comes behind it is closed all the same."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
         self.consumer.stop()
         if self._thread.ident is not None:
             self._thread.join(_JOIN_SECONDS)
         ended = not self._thread.is_alive()
-        self._flush()
-        ended = self._notifier.stop() and ended
-        self.http.stop()
-        self._dead_letters.close()
+        for part in (self._flush, self._notifier.stop, self.http.stop, self._dead_letters.close):
+            try:
+                ended = part() is not False and ended
+            except Exception:
+                log.exception("not ended in order")
+                ended = False
         if ended:
             self.store.close()  # else a thread is still in it
+        self._guard.release()
         return ended
 
     def reload(self) -> bool:
         """Read rules and alerts anew: all of it or nothing. False when they have faults; then the old ones stay in force and
-        an alert says so."""
-        now = self._clock()
+        an alert says so. Raises nothing: a reload at a bad moment must not end the collector."""
         try:
             engine = bundles.engine(self._rule_paths(), shipped=self._settings.config.rules.shipped)
             alerts = self._notifier.load()
+            # Receivers first: when the book routes to a new name, somebody must be there to deliver.
+            self._notifier.start(alerts)
         except ConfigErrors as errors:
             for error in errors.errors:
                 log.error("reload refused: %s", error)
-            self.health.set(health.BUNDLE, 0.0)
             more = f" (and {len(errors.errors) - 1} more)" if len(errors.errors) > 1 else ""
-            reason = f"reload refused, the configuration before it stays in force: {errors.errors[0]}{more}"
-            self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, True, reason, now))
-            return False
-        # Receivers first: when the book routes to a new name, somebody must be there to deliver.
-        self._notifier.start(alerts)
+            return self._refused(f"{errors.errors[0]}{more}")
+        except Exception as failure:
+            log.exception("reload refused")
+            return self._refused(f"{type(failure).__name__}: {failure}")
         self._alerts = alerts
+        now = self._clock()
 
         def swap() -> Processed:
             self._book.reconfigure(alerts.router, alerts.reach)
@@ -181,6 +192,12 @@ class Running:
         self.health.set(health.BUNDLE, 1.0)
         log.info("reloaded: %d alert rules, %d receivers", len(engine.bundle.alerts), len(alerts.settings))
         return True
+
+    def _refused(self, why: str) -> bool:
+        now, reason = self._clock(), f"reload refused, the configuration before it stays in force: {why}"
+        self.health.set(health.BUNDLE, 0.0)
+        self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, True, reason, now))
+        return False
 
     # ---- what the HTTP service asks (service.http.app.Watched)
 
@@ -263,10 +280,3 @@ class Running:
             if not any(queue.interrupted(name) or queue.due(name, now, 1) for name in queue.waiting()):
                 return
             done.wait(0.05)
-
-
-def _make_folder(url: str) -> None:
-    """SQLite makes its file, not the folder that it lies in."""
-    path = url.removeprefix("sqlite:///")
-    if path != url and path not in ("", ":memory:"):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -100,19 +100,27 @@ def _check(settings: Settings, redactor: Redactor) -> None:
 def _wait(running: Running, signals: queue.SimpleQueue[int]) -> int:
     """Until a signal ends it, or the evaluation dies; the exit status."""
     while True:
-        try:
-            number = signals.get(timeout=_LOOK_SECONDS)
-        except queue.Empty:
-            if running.alive:
-                continue
+        came = _heard(signals)
+        if end := came - {signal.SIGHUP}:
+            log.info("%s: finishing", signal.Signals(min(end)).name)
+            return 0 if running.stop() else 1
+        if not running.alive:
             log.critical("the evaluation thread is dead; ending, so that somebody restarts us")
             running.stop()
             return 1
-        if number == signal.SIGHUP:
+        if came:
             running.reload()
-            continue
-        log.info("%s: finishing", signal.Signals(number).name)
-        return 0 if running.stop() else 1
+
+
+def _heard(signals: queue.SimpleQueue[int]) -> set[int]:
+    """The signals that came, each once: reloads that came during a slow reload are one, and an end waits behind none."""
+    came: set[int] = set()
+    try:
+        came.add(signals.get(timeout=_LOOK_SECONDS))
+        while True:
+            came.add(signals.get_nowait())
+    except queue.Empty:
+        return came
 
 
 def _log_to_stderr(level: str, redactor: Redactor) -> None:

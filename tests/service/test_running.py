@@ -11,40 +11,11 @@ import pytest
 from alerts.redaction import Redactor
 from collector import health
 from service import config
-from service.consume import Processed
 from service.running import Running
 from service.store.model import StoreError
 from tests.kit.collecting import spooled, until
-from tests.kit.pipelines import RULES, end, steps
-
-_CONFIG = "http: {port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
-_ALERTS = "receivers:\n  console: {kind: console}\ndefault: console\n"
-
-
-class Bench:
-    """A running collector and what it wrote."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.written: list[str] = []
-        self.commits: list[Processed] = []
-        (folder / "rules").mkdir(exist_ok=True)
-        (folder / "rules" / "test.yaml").write_text(RULES)
-        (folder / "alerts.yaml").write_text(_ALERTS)
-        self.running = Running(
-            config.parse(_CONFIG, "tocsin.yaml", folder),
-            environ={"HOOK": "https://127.0.0.1:1/secret-path-of-a-hook"},
-            redactor=Redactor(),
-            write=self.written.append,
-            on_commit=self.commits.append,
-        )
-        self.running.start()
-
-    def told(self, text: str) -> object:
-        return until(lambda: any(text in message for message in self.written), text)
-
-    def firing(self) -> list[str]:
-        return sorted(event.alert for event in self.running.store.firing())
+from tests.kit.pipelines import end, steps
+from tests.kit.running import ALERTS, Bench
 
 
 @pytest.fixture
@@ -86,7 +57,7 @@ def test_a_reload_with_faults_changes_nothing_and_is_told(bench: Bench) -> None:
     assert not bench.running.reload()
     bench.told("TocsinReloadFailed")
     assert bench.firing() == ["TocsinReloadFailed"]
-    (bench.folder / "alerts.yaml").write_text(_ALERTS)
+    (bench.folder / "alerts.yaml").write_text(ALERTS)
     assert bench.running.reload()
     bench.told("RESOLVED tocsin: TocsinReloadFailed")
     assert bench.firing() == []
