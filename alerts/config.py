@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -166,9 +166,23 @@ def _receiver(name: str, node: Node, tools: Tools, errors: list[ConfigError]) ->
     if len(errors) > before:
         return None
     settings = convert(node, schema, errors)
-    if settings is not None:
+    if settings is not None and _look_up(name, schema.secret_fields, node, tools, errors):
         _try(name, settings, node.mark, tools, errors)
     return settings
+
+
+def _look_up(name: str, fields: Iterable[str], node: Table, tools: Tools, errors: list[ConfigError]) -> bool:
+    """Whether all secrets are there: a receiver that looks for its key with the first page finds out at night that it has
+    none."""
+    before = len(errors)
+    for key in fields:
+        value = node.entries.get(key)
+        if isinstance(value, Scalar) and isinstance(value.value, str):
+            try:
+                tools.secrets.value(parse_reference(value.value))
+            except SecretError as error:
+                errors.append(node.mark.error(f"receiver {name!r}: {key}: {error}"))
+    return len(errors) == before
 
 
 def _check_reference(key: str, value: Node, errors: list[ConfigError]) -> None:

@@ -210,6 +210,20 @@ def test_a_referenced_secret_that_cannot_work_is_found_at_load(value: str) -> No
     assert not value or value not in found[0]
 
 
+@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, each in KINDS.items() for key in each.settings.secret_fields])
+def test_every_secret_is_looked_up_at_load(kind: str, key: str) -> None:
+    """Not with the first page, at night."""
+    other = {"slack_bot": ", channel: C0123456789", "webhook": ", url: 'https://h/'"}.get(kind, "")
+    text = f"receivers:\n  r: {{kind: {kind}, {key}: env:GONE{other}}}\ndefault: r"
+    assert faults(text) == [f"alerts.yaml:2:6: receiver 'r': {key}: env:GONE: no such environment variable"]
+
+
+def test_all_secrets_that_are_missing_are_told_at_once() -> None:
+    hook = "{kind: webhook, url: 'https://h/', bearer: env:B, signing_secret: env:C}"
+    text = f"receivers:\n  a: {{kind: pagerduty, routing_key: env:A}}\n  b: {hook}"
+    assert [line.split(": ")[-2] for line in faults(text + "\ndefault: a")] == ["env:A", "env:B", "env:C"]
+
+
 def test_routes_nested_without_end_are_refused() -> None:
     text = CONSOLE + "default: c\nroutes:\n"
     for depth in range(25):
