@@ -111,8 +111,9 @@ def centre_and_scale(ordered: list[float]) -> tuple[float, float]:
     """
     count = len(ordered)
     middle = count // 2
-    centre = median(ordered)
-    near = middle + count % 2
+    odd = count % 2
+    centre = ordered[middle] if odd else ordered[middle - 1] / 2.0 + ordered[middle] / 2.0
+    near = middle + odd
     start = count // 4
     while start > 0 and centre - ordered[start - 1] < ordered[start + near - 1] - centre:
         start -= 1
@@ -120,7 +121,7 @@ def centre_and_scale(ordered: list[float]) -> tuple[float, float]:
         start += 1
     left, right = centre - ordered[start], ordered[start + near - 1] - centre
     mad = left if left > right else right
-    if near == middle:  # an even count: the next one outside is the upper of the two middle deviations
+    if not odd:  # the next one outside is the upper of the two middle deviations
         outer = inf if start == 0 else centre - ordered[start - 1]
         if start + near < count and ordered[start + near] - centre < outer:
             outer = ordered[start + near] - centre

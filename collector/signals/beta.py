@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import exp, lgamma, sqrt
 from typing import Final
 
@@ -19,3 +20,16 @@ def group_probabilities(size: int, a: float, b: float) -> tuple[float, float]:
     """Chance that all of `size` responses are right, and that all are wrong, under Beta(a, b)."""
     common = lgamma(a + b) - lgamma(a + b + size)
     return exp(lgamma(a + size) - lgamma(a) + common), exp(lgamma(b + size) - lgamma(b) + common)
+
+
+def after_histories(
+    size: int, alpha: float, beta: float, histories: Iterable[tuple[float, float]]
+) -> tuple[list[float], list[float]]:
+    """`group_probabilities` of each prompt with k successes in n tries, as two lists; (0, 0) leaves the prior as it is."""
+    unseen = group_probabilities(size, alpha, beta)
+    rights, wrongs = [], []
+    for won, tries in histories:
+        right, wrong = group_probabilities(size, alpha + won, beta + tries - won) if tries else unseen
+        rights.append(right)
+        wrongs.append(wrong)
+    return rights, wrongs

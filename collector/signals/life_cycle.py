@@ -139,7 +139,8 @@ class LifeCycle:
         self.nonfinite = tuple(sorted({*self._carried, *nonfinite})) if self._carried or nonfinite else ()
         self._carried.clear()
         counts = (row.resumed, len(self.nonfinite), len(self.vanished), self._change, len(self.constant), row.dropped)
-        derived.add(_COUNTS, *counts)
+        derived.blocks.append(_COUNTS)
+        derived.values += counts
         if self.failed:
             self.failed = False
             derived.add(_FAILED, 0.0)
@@ -193,15 +194,17 @@ class LifeCycle:
         return established and records >= max(VANISHED_AFTER, 3 * self._longest.get(key, 0))
 
     def _constancy(self, run: RunState) -> None:
-        arrived, equal = run.arrived, self._equal
+        arrived, series, equal = run.arrived, run.series, self._equal
         constant: tuple[str, ...] = ()
         for name in MUST_MOVE:
             if name in arrived:
-                value = run.series[name].values[-1]  # the row is of the newest step
+                value = series[name].values[-1]  # the row is of the newest step
                 last = equal.get(name)
-                count = last[1] + 1 if last is not None and value == last[0] else 1
-                equal[name] = (value, count)
-                if count >= CONSTANT_AFTER:
+                if last is None or value != last[0]:
+                    equal[name] = (value, 1)
+                    continue
+                equal[name] = (value, last[1] + 1)
+                if last[1] + 1 >= CONSTANT_AFTER:
                     constant += (name,)
         self.constant = constant
 

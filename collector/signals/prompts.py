@@ -20,7 +20,7 @@ _MODULUS: Final = 0xD6E8FEB86659FD93
 FADE: Final = 0.5
 """What a visit leaves of the visits before it."""
 
-_UNSEEN: Final = (0.0, 0.0)
+UNSEEN: Final = (0.0, 0.0)
 
 
 class PromptHistory:
@@ -42,37 +42,43 @@ class PromptHistory:
 
     def get(self, digest: int) -> tuple[float, float]:
         """(k, n) of a prompt; (0, 0) for one that was never seen or is forgotten."""
-        return self.histories([digest])[0]
+        return self.histories(self.find([digest]))[0]
 
-    def histories(self, digests: Sequence[int]) -> list[tuple[float, float]]:
-        """(k, n) of each prompt."""
+    def find(self, digests: Sequence[int]) -> list[int]:
+        """Where each prompt is; -1 for one that was never seen or is forgotten. Good until the next `visit`."""
         found = []
-        keys, successes, tries = self._keys, self._successes, self._tries
-        index, buckets = keys.index, len(keys) // WAYS
+        index, buckets = self._keys.index, len(self._keys) // WAYS
         for digest in digests:
             base = digest % buckets * WAYS
             try:
-                slot = index(digest, base, base + WAYS)
+                found.append(index(digest, base, base + WAYS))
             except ValueError:
-                found.append(_UNSEEN)
-            else:
-                found.append((successes[slot], tries[slot]))
+                found.append(-1)
         return found
 
-    def visit(self, digests: Sequence[int], successes: Sequence[int], size: int) -> None:
-        """For each prompt: fade what is known of it and add one visit of `size` tries."""
+    def histories(self, places: Sequence[int]) -> list[tuple[float, float]]:
+        """(k, n) of the prompts at these places."""
+        successes, tries = self._successes, self._tries
+        return [(successes[slot], tries[slot]) if slot >= 0 else UNSEEN for slot in places]
+
+    def visit(self, digests: Sequence[int], successes: Sequence[int], size: int, places: Sequence[int] = ()) -> None:
+        """For each prompt: fade what is known of it and add one visit of `size` tries. `places` are those found before."""
         keys, all_successes, all_tries, seen = self._keys, self._successes, self._tries, self._seen
-        for clock, (digest, won) in enumerate(zip(digests, successes, strict=True), self._clock + 1):
-            base = digest % (len(keys) // WAYS) * WAYS
-            try:
-                slot = keys.index(digest, base, base + WAYS)
-            except ValueError:
-                slot = self._claim(digest)
-                keys, all_successes, all_tries, seen = self._keys, self._successes, self._tries, self._seen  # it may have grown
+        clock = self._clock
+        for digest, won, slot in zip(digests, successes, places or self.find(digests), strict=True):
+            # A prompt before it may have made the table grow, taken its place, or have been itself.
+            if slot < 0 or keys[slot] != digest:
+                base = digest % (len(keys) // WAYS) * WAYS
+                try:
+                    slot = keys.index(digest, base, base + WAYS)
+                except ValueError:
+                    slot = self._claim(digest)
+                    keys, all_successes, all_tries, seen = self._keys, self._successes, self._tries, self._seen
+            clock += 1
             all_successes[slot] = all_successes[slot] * FADE + won
             all_tries[slot] = all_tries[slot] * FADE + size
             seen[slot] = clock
-        self._clock += len(digests)
+        self._clock = clock
 
     def _claim(self, digest: int) -> int:
         """A slot for a new prompt: an empty one, a bigger table, or the place of the one not seen for longest."""
@@ -122,4 +128,10 @@ def digest_of(prompt: str) -> int:
 
     The same in every process, unlike `hash`, and five times faster than a cryptographic digest.
     """
-    return int.from_bytes(prompt.encode("utf-8", "surrogatepass"), "little") * _SPREAD % _MODULUS
+    return digests_of([prompt])[0]
+
+
+def digests_of(prompts: Sequence[str]) -> list[int]:
+    """The fingerprints of several."""
+    number = int.from_bytes
+    return [number(prompt.encode("utf-8", "surrogatepass"), "little") * _SPREAD % _MODULUS for prompt in prompts]

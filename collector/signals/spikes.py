@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Collection, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
@@ -66,29 +66,26 @@ class Spikes:
     def _newest(self, values: array[float], name: str) -> tuple[float, float, float] | None:
         value = values[-1]
         magnitude = abs(value)
-        ordered = self._sorted.get(name)
+        ordered = self._sorted.pop(name, None)
         if ordered is None:
             ordered = magnitudes(values[-WINDOW - 1 : -1])
         found = standing_out(magnitude, ordered)
-        if not isfinite(value):
-            self._sorted.pop(name, None)
-            return None if found is None else (*found, float(self._in_a_row.get(name, 0)))
-        if len(ordered) == WINDOW:
-            # The window of the next record: all finite, so it is this one with one value in and one out.
-            del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
-            insort(ordered, magnitude)
-            self._sorted[name] = ordered
-        elif len(ordered) == len(values) - 1:
-            insort(ordered, magnitude)
-            self._sorted[name] = ordered
-        else:
-            self._sorted.pop(name, None)
-        if found is None:
-            return None
-        ratio, sigmas = found
-        in_a_row = self._in_a_row.get(name, 0) + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
-        self._in_a_row[name] = in_a_row
-        return ratio, sigmas, float(in_a_row)
+        in_a_row = self._in_a_row.get(name, 0)
+        if magnitude < inf:  # which a NaN is not
+            # The window of the next record, if all in it are finite: this one with one value in and at most one out.
+            count = len(ordered)
+            if count == WINDOW:
+                del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
+                insort(ordered, magnitude)
+                self._sorted[name] = ordered
+            elif count == len(values) - 1:
+                insort(ordered, magnitude)
+                self._sorted[name] = ordered
+            if found is None:
+                return None
+            in_a_row = in_a_row + 1 if found[0] >= RATIO and found[1] >= SIGMAS else 0
+            self._in_a_row[name] = in_a_row
+        return None if found is None else (found[0], found[1], float(in_a_row))
 
     def _late(self, run: RunState, name: str) -> tuple[float, float, float] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""

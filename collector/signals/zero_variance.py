@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import compress
 from operator import add, mul
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from collector.catalogue import Metric
-from collector.signals.beta import compare, group_probabilities
-from collector.signals.prompts import PromptHistory, digest_of
+from collector.signals.beta import after_histories, compare
+from collector.signals.prompts import UNSEEN, PromptHistory, digests_of
 from collector.signals.protocol import Block, Derived, Row, RunState
 from collector.signals.zero_variance_proxy import RatioHistory
 from tocsin import wire
@@ -78,6 +78,8 @@ class ZeroVariance:
         # first two moments of the prompts' success rate whatever G is, so a change of the group size needs no new fit.
         self._count = self._first = self._second = 0.0
         self._pending: tuple[int, list[int], list[int]] | None = None
+        self._places: list[int] = []
+        """Where the prompts of the pending groups are among the histories; found again if this is empty."""
         self._ratios = RatioHistory()
         self._counts_seen = False
 
@@ -91,49 +93,13 @@ class ZeroVariance:
 
     def _from_counts(self, groups: wire.Groups, derived: Derived) -> None:
         self._learn()
-        size = groups.size
         digests, successes = _counted(groups)
+        self._pending = (groups.size, digests, successes)
+        self._places = self._prompts.find(digests)
         prior = self.prior()
-        self._pending = (size, digests, successes)
-        if prior is not None and size > 1:
-            self._compare(size, digests, successes, *prior, derived)
-
-    def _compare(
-        self, size: int, digests: list[int], successes: list[int], alpha: float, beta: float, derived: Derived
-    ) -> None:
-        known: dict[tuple[float, float], tuple[float, float]] = {}  # many prompts share a history, all unseen ones do
-        rights, wrongs = [], []
-        histories = self._prompts.histories(digests)
-        for past in histories:
-            chances = known.get(past)
-            if chances is None:
-                won, tries = past
-                chances = known[past] = group_probabilities(size, alpha + won, beta + tries - won)
-            rights.append(chances[0])
-            wrongs.append(chances[1])
-        flats = list(map(add, rights, wrongs))
-        spreads = [q * (1.0 - q) for q in flats]
-        wrong_spreads = [q * (1.0 - q) for q in wrongs]
-        groups, right, wrong = len(digests), successes.count(size), successes.count(0)
-        seen = [tries > 0.0 for _, tries in histories]
-        seen_groups = seen.count(True)
-        if seen_groups == groups:
-            unseen_q = unseen_v = 0.0
-            seen_right, seen_wrong = right, wrong
-            seen_q, seen_v, wrong_seen_q, wrong_seen_v = sum(flats), sum(spreads), sum(wrongs), sum(wrong_spreads)
-        else:
-            unseen = [not had for had in seen]
-            unseen_q, unseen_v = sum(compress(flats, unseen)), sum(compress(spreads, unseen))
-            met = list(compress(successes, seen))
-            seen_right, seen_wrong = met.count(size), met.count(0)
-            seen_q, seen_v = sum(compress(flats, seen)), sum(compress(spreads, seen))
-            wrong_seen_q, wrong_seen_v = sum(compress(wrongs, seen)), sum(compress(wrong_spreads, seen))
-        _tell(derived, "", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v)
-        _tell(derived, "seen", seen_groups, seen_right + seen_wrong, seen_q, seen_v)
-        _tell(derived, "unseen", groups - seen_groups, right + wrong - seen_right - seen_wrong, unseen_q, unseen_v)
-        _tell(derived, "all_correct", groups, right, sum(rights), sum([q * (1.0 - q) for q in rights]))
-        _tell(derived, "all_wrong", groups, wrong, sum(wrongs), sum(wrong_spreads))
-        _tell(derived, "all_wrong_seen", seen_groups, seen_wrong, wrong_seen_q, wrong_seen_v)
+        if prior is not None and groups.size > 1:
+            histories = self._prompts.histories(self._places)
+            _compare(groups.size, successes, histories, prior, derived)
 
     def prior(self) -> tuple[float, float] | None:
         """(alpha, beta) fitted to the earlier groups by moments; None before there are enough of them."""
@@ -151,7 +117,7 @@ class ZeroVariance:
             return
         size, digests, successes = self._pending
         self._pending = None
-        self._prompts.visit(digests, successes, size)
+        self._prompts.visit(digests, successes, size, self._places)
         if size > 1:  # a single response says nothing about the spread
             self._count = self._count * FADE + len(successes)
             won = sum(successes)
@@ -182,6 +148,7 @@ class ZeroVariance:
         self._prompts.load(prompts)
         self._count, self._first, self._second = moments
         self._pending = None if pending is None else (pending[0], pending[1], pending[2])
+        self._places = []
         self._ratios.load(ratios)
 
 
@@ -189,9 +156,39 @@ def _counted(groups: wire.Groups) -> tuple[list[int], list[int]]:
     """Digests and success counts of the groups that have a count."""
     counts = groups.success
     if None not in counts:
-        return list(map(digest_of, groups.prompt)), [k for k in counts if k is not None]
-    pairs = [(digest_of(prompt), k) for prompt, k in zip(groups.prompt, counts, strict=True) if k is not None]
-    return [digest for digest, _ in pairs], [k for _, k in pairs]
+        return digests_of(groups.prompt), cast(list[int], counts)
+    prompts = [prompt for prompt, k in zip(groups.prompt, counts, strict=True) if k is not None]
+    return digests_of(prompts), [k for k in counts if k is not None]
+
+
+def _compare(
+    size: int, successes: list[int], histories: list[tuple[float, float]], prior: tuple[float, float], derived: Derived
+) -> None:
+    """What each part of the groups shows against what it lets expect."""
+    rights, wrongs = after_histories(size, *prior, histories)
+    flats = list(map(add, rights, wrongs))
+    spreads = [q * (1.0 - q) for q in flats]
+    wrong_spreads = [q * (1.0 - q) for q in wrongs]
+    groups, right, wrong = len(histories), successes.count(size), successes.count(0)
+    seen_groups = groups - histories.count(UNSEEN)
+    if seen_groups == groups:
+        unseen_q = unseen_v = 0.0
+        seen_right, seen_wrong = right, wrong
+        seen_q, seen_v, wrong_seen_q, wrong_seen_v = sum(flats), sum(spreads), sum(wrongs), sum(wrong_spreads)
+    else:
+        seen = [tries > 0.0 for _, tries in histories]
+        unseen = [not had for had in seen]
+        unseen_q, unseen_v = sum(compress(flats, unseen)), sum(compress(spreads, unseen))
+        met = list(compress(successes, seen))
+        seen_right, seen_wrong = met.count(size), met.count(0)
+        seen_q, seen_v = sum(compress(flats, seen)), sum(compress(spreads, seen))
+        wrong_seen_q, wrong_seen_v = sum(compress(wrongs, seen)), sum(compress(wrong_spreads, seen))
+    _tell(derived, "", groups, right + wrong, seen_q + unseen_q, seen_v + unseen_v)
+    _tell(derived, "seen", seen_groups, seen_right + seen_wrong, seen_q, seen_v)
+    _tell(derived, "unseen", groups - seen_groups, right + wrong - seen_right - seen_wrong, unseen_q, unseen_v)
+    _tell(derived, "all_correct", groups, right, sum(rights), sum([q * (1.0 - q) for q in rights]))
+    _tell(derived, "all_wrong", groups, wrong, sum(wrongs), sum(wrong_spreads))
+    _tell(derived, "all_wrong_seen", seen_groups, seen_wrong, wrong_seen_q, wrong_seen_v)
 
 
 def _tell(derived: Derived, part: str, groups: int, observed: int, expected: float, variance: float) -> None:

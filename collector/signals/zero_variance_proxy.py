@@ -34,10 +34,12 @@ _PROXY: Final = Block("zero_variance_expected", "zero_variance_excess", "zero_va
 
 
 class RatioHistory:
-    """The last (mean, observed share, group size) of the run."""
+    """The last means, observed shares and group sizes of the run; those of the newest record wait until it is clean."""
 
     def __init__(self) -> None:
-        self._earlier: list[tuple[float, float, int]] = []
+        self._means: list[float] = []
+        self._shares: list[float] = []
+        self._sizes: list[int] = []
         self._pending: tuple[float, float, int] | None = None
 
     def update(self, run: RunState, groups: wire.Groups | None, derived: Derived) -> None:
@@ -47,18 +49,24 @@ class RatioHistory:
         size = groups.size if groups is not None else run.config.get("group_size")
         if observed is None or mean is None or not isinstance(size, int) or not 2 <= size <= MOST:
             return
-        earlier = self._earlier
         if self._pending is not None:
-            earlier.append(self._pending)
-            del earlier[:-HISTORY]
+            self._learn(*self._pending)
         self._pending = (mean, observed, size)
-        if len(earlier) < RECENT:
+        if len(self._means) < RECENT:
             return
-        recent = sum([entry[0] for entry in earlier[-RECENT:]]) / RECENT
-        expected = _expected(recent, fit_strength(earlier), size)
+        recent = sum(self._means[-RECENT:]) / RECENT
+        expected = _expected(recent, fit_strength(self._means, self._shares, self._sizes), size)
         count = len(groups.prompt) if groups is not None else run.config.get("prompts_per_step")
         count = count if isinstance(count, int) and 0 < count <= MOST else DEFAULT_GROUPS
-        derived.add(_PROXY, *compare(observed, expected, expected * (1.0 - expected) / count))
+        derived.blocks.append(_PROXY)
+        derived.values += compare(observed, expected, expected * (1.0 - expected) / count)
+
+    def _learn(self, mean: float, share: float, size: int) -> None:
+        self._means.append(mean)
+        self._shares.append(share)
+        self._sizes.append(size)
+        if len(self._means) > HISTORY:
+            del self._means[0], self._shares[0], self._sizes[0]
 
     def cut(self) -> None:
         self._pending = None
@@ -67,36 +75,31 @@ class RatioHistory:
         self._pending = None
 
     def dump(self) -> Any:
-        return [self._earlier, self._pending]
+        return [list(zip(self._means, self._shares, self._sizes, strict=True)), self._pending]
 
     def load(self, state: Any) -> None:
         earlier, pending = state
-        self._earlier = [(entry[0], entry[1], entry[2]) for entry in earlier]
+        self._means, self._shares, self._sizes = ([entry[at] for entry in earlier] for at in range(3))
         self._pending = None if pending is None else (pending[0], pending[1], pending[2])
 
 
-def fit_strength(earlier: Sequence[tuple[float, float, int]]) -> float:
+def fit_strength(means: Sequence[float], shares: Sequence[float], sizes: Sequence[int]) -> float:
     """The s at which the mean expected share equals the mean observed one, within 1e-10 (and within its bounds).
 
     The share at s runs from m^G + (1 - m)^G (s without end: all prompts alike) to 1 (s = 0: all decided), and over that range
     it is close to a power of the spread 1 / (s + 1). So the secant method on the logarithms of both gets there in four or
     five steps where bisection takes forty, and what it finds is a function of the history alone.
     """
-    means, shares, sizes = zip(*earlier, strict=True)
-    if sizes.count(sizes[0]) == len(sizes):
-        points = [(_bounded(sum(means) / len(means)), sizes[0], len(means))]
-    else:
-        by_size: dict[int, list[float]] = {}
-        for mean, size in zip(means, sizes, strict=True):
-            by_size.setdefault(size, []).append(mean)
-        points = [(_bounded(sum(found) / len(found)), size, len(found)) for size, found in by_size.items()]
-    count, target = float(len(shares)), sum(shares)
+    count = len(sizes)
+    target = sum(shares) / count
+    points = _points(means, sizes)
     floor = sum([weight * (mean**size + (1.0 - mean) ** size) for mean, size, weight in points])
     if target <= floor:
         return _STRONGEST
-    if target >= count:
+    if target >= 1.0:
         return _WEAKEST
-    wanted = log((target - floor) / (count - floor))
+    room = 1.0 - floor
+    wanted = log((target - floor) / room)
     low, high = _NARROWEST, _WIDEST
     last_at = last_log = 0.0  # where all is decided, spread and share are both 1
     at = min(max(wanted / _USUAL_POWER, low), high)
@@ -106,18 +109,33 @@ def fit_strength(earlier: Sequence[tuple[float, float, int]]) -> float:
         for mean, size, weight in points:
             right, wrong = group_probabilities(size, mean * strength, (1.0 - mean) * strength)
             share += weight * (right + wrong)
-        if abs(share - target) <= _CLOSE * count or at == (high if share < target else low):
+        error = share - target
+        if -_CLOSE <= error <= _CLOSE or at == (high if error < 0.0 else low):
             break
-        if share < target:
+        if error < 0.0:
             low = at
         else:
             high = at
-        found = log((share - floor) / (count - floor)) if share > floor else -inf
-        power = (found - last_log) / (at - last_at)
+        found = log((share - floor) / room) if share > floor else -inf
+        ahead = at + (wanted - found) * (at - last_at) / (found - last_log) if found != last_log else at
         last_at, last_log = at, found
-        ahead = min(max(at + (wanted - found) / power, _NARROWEST), _WIDEST) if power > 0.0 else at
-        at = ahead if low <= ahead <= high and ahead != last_at else (low + high) / 2.0
+        if low < ahead < high:
+            at = ahead
+        else:  # once to the bound, if that is still open; else halve, which always gets on
+            bound = _NARROWEST if ahead <= low else _WIDEST
+            at = bound if low <= bound <= high and bound != last_at else (low + high) / 2.0
     return exp(-at) - 1.0
+
+
+def _points(means: Sequence[float], sizes: Sequence[int]) -> list[tuple[float, int, float]]:
+    """Mean, group size and share of the records, for each group size among them."""
+    count = len(sizes)
+    if sizes.count(sizes[0]) == count:
+        return [(_bounded(sum(means) / count), sizes[0], 1.0)]
+    by_size: dict[int, list[float]] = {}
+    for mean, size in zip(means, sizes, strict=True):
+        by_size.setdefault(size, []).append(mean)
+    return [(_bounded(sum(found) / len(found)), size, len(found) / count) for size, found in by_size.items()]
 
 
 def _expected(mean: float, strength: float, size: int) -> float:

@@ -191,7 +191,7 @@ def test_proxy_moves_with_a_new_group_size() -> None:
     run = Run("r")
     apply(run, opened(group_size=8))
     apply(run, *[ratios(step, 0.5, 0.4) for step in range(1, 30)])
-    strength = fit_strength([(0.5, 0.4, 8)] * 20)
+    strength = fit_strength([0.5] * 20, [0.4] * 20, [8] * 20)
     apply(run, opened(group_size=4, time=8e9))
     expected = sum(group_probabilities(4, 0.5 * strength, 0.5 * strength))
     apply(run, ratios(30, 0.5, expected))
