@@ -48,6 +48,8 @@ class Spool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Read the folder that the client's spool transport writes."""
 
     dir: Text = "spool"
+    keep: Span | None = None
+    """Delete a file of which everything is stored when nobody has written to it for so long; without it files stay."""
 
 
 class SourceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from alerts.secrets import Secrets, is_reference, parse_reference
 from collector.dead_letters import FileDeadLetters
 from collector.ports import DeadLetters, Source
 from collector.sources.spool import SpoolSource
-from service.config import Kafka, Settings
+from service.config import Kafka, Settings, Spool, seconds
 
 _DEAD_LETTER_FILES = 4
 
@@ -22,7 +22,8 @@ def source(settings: Settings, secrets: Secrets, clock: Callable[[], float]) -> 
     kafka = settings.config.source.kafka
     if kafka is None:
         assert settings.spool is not None
-        return SpoolSource(settings.spool, clock=clock)
+        keep = (settings.config.source.spool or Spool()).keep
+        return SpoolSource(settings.spool, clock=clock, keep_seconds=None if keep is None else seconds(keep))
     from collector.sources.kafka.source import KafkaSource
 
     # A static member of the group: after a crash its restart has the partitions back at once, instead of after the session

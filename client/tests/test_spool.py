@@ -70,6 +70,17 @@ def test_writer_begins_a_new_file_after_the_limit(tmp_path: Path) -> None:
     assert spool.record_files(tmp_path)[-1].read_bytes() == b"later\n"
 
 
+def test_a_file_that_was_cleaned_up_during_a_pause_is_not_written_on(tmp_path: Path) -> None:
+    writer = spool.SpoolWriter(tmp_path, "r")
+    writer.append([b"{1}"])
+    (old,) = spool.record_files(tmp_path)
+    old.unlink()
+    writer.append([b"{2}"])
+    writer.close()
+    (new,) = spool.record_files(tmp_path)
+    assert new != old and new.read_bytes() == b"{2}\n"
+
+
 @pytest.mark.parametrize("truncate_fails", [False, True])
 def test_a_disk_that_fills_in_the_middle_of_a_batch_leaves_no_half_line(
     truncate_fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

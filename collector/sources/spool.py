@@ -121,7 +121,9 @@ class SpoolSource:
                 break
             reader = self._readers.get(path.name)
             if reader is None:
-                reader = self._readers[path.name] = LineReader(path, self._positions.position(path.name) or 0)
+                position = self._positions.position(path.name) or 0
+                reader = self._readers[path.name] = LineReader(path, position)
+                self._stored[path.name] = position  # a file that was read before a restart brings no commit any more
                 assigned.append(path.name)
             elif not reader.news():
                 whole = whole and reader.at_end

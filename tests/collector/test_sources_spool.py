@@ -286,6 +286,18 @@ class TestCleaning:
         assert {name for name, path in paths.items() if path.exists()} == {"fresh", "partly", "unfinished"}
         assert source.poll(0.0) == Batch([], [], [], caught_up=True)
 
+    def test_what_was_stored_before_a_restart_is_deleted_too(self, tmp_path: Path) -> None:
+        now = 1_000_000.0
+        source = SpoolSource(tmp_path, keep_seconds=3600.0, clock=lambda: now, wait=lambda seconds: None)
+        paths = {name: file_in(tmp_path, number) for number, name in enumerate(["stored", "partly", "unread"], 1)}
+        for path in paths.values():
+            append(path, b"a\nb\n")
+            os.utime(path, (now - 7200, now - 7200))
+        source.open(MemoryPositions({paths["stored"].name: 4, paths["partly"].name: 2}))
+        source.poll(0.0)
+        source.committed({})
+        assert {name for name, path in paths.items() if path.exists()} == {"partly", "unread"}
+
     def test_nothing_is_deleted_without_being_asked_for(self, tmp_path: Path) -> None:
         path = file_in(tmp_path, 1)
         append(path, b"a\n")

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from alerts.redaction import Redactor
+from alerts.secrets import Secrets
+from collector.sources.memory import MemoryPositions
 from rules.strict_yaml import ConfigErrors
-from service import config
+from service import config, inputs
 from service.config import Config, Spool
+from tocsin import spool
 
 _EXAMPLE = Path(str(files("service.examples").joinpath("tocsin.yaml")))
 
@@ -108,3 +112,17 @@ def test_paths_follow_the_file(tmp_path: Path) -> None:
     assert settings.spool == tmp_path / "../in"
     assert settings.alerts_file == tmp_path / "alerts.yaml"
     assert config.parse("source: {spool: {}}", "x").config.source.spool == Spool()
+
+
+@pytest.mark.parametrize(("text", "left"), [("{}", 1), ("{keep: 1h}", 0)])
+def test_the_spool_is_cleaned_if_that_is_wanted(text: str, left: int, tmp_path: Path) -> None:
+    path = tmp_path / "spool" / "records" / spool.record_file_name("r", 1, 1, "abcdef")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"{}\n")
+    settings = config.parse(f"source: {{spool: {text}}}", "x", tmp_path)
+    now = path.stat().st_mtime + 3_700.0
+    source = inputs.source(settings, Secrets(Redactor(), {}, tmp_path), lambda: now)
+    source.open(MemoryPositions())
+    source.poll(0.0)
+    source.committed({path.name: 3})
+    assert len(spool.record_files(tmp_path / "spool")) == left

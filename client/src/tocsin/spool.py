@@ -121,8 +121,8 @@ class SpoolWriter:
         batch = b"".join([part for line in lines for part in (line, b"\n")])
         if not batch:
             return
-        if self._fd < 0 or self._size + len(batch) > self._max_file_bytes:
-            self._begin()
+        if self._fd < 0 or self._size + len(batch) > self._max_file_bytes or not os.fstat(self._fd).st_nlink:
+            self._begin()  # also when a collector cleaned up during a long pause of the job: nobody reads a file without a name
         view = memoryview(batch)
         try:
             while view:
