@@ -1,6 +1,6 @@
 """`make bench`: every figure in one run, as tables, with the targets beside them; the last line is for machines.
 
-    python -m benchmarks [--only evaluation,scrape]
+python -m benchmarks [--only evaluation,scrape]
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def main(arguments: list[str]) -> None:
     wanted = parser.parse_args(arguments).only.split(",")
     if unknown := set(wanted) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    print(f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    print(f"{python}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     figures: dict[str, float] = {}
     for name in wanted:
         print(f"\n{name}: {sys.modules[PARTS[name].__module__].__doc__ or ''}".strip(), flush=True)
