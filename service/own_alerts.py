@@ -92,7 +92,10 @@ class OwnAlerts:
         events: list[AlertEvent] = []
         for own in (Own.LIMITS, Own.INTERNAL, Own.DELIVERY, Own.RULE):
             state = self._kept.states.get(own.id)
-            if state is not None and state.firing and now - state.last_at >= QUIET_SECONDS:
+            if state is None or not state.firing:
+                continue
+            state.last_at = min(state.last_at, now)  # a clock that was set back does not prolong it
+            if now - state.last_at >= QUIET_SECONDS:
                 events += self.judge(own, False, now, reason=f"not again for {QUIET_SECONDS / 60:.0f} minutes")
         return events
 

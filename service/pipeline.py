@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_ROWS: Final = 200
 """Rows of a run between two checkpoints: what a restart has to apply again, against what each commit has to write."""
+FRESH_SECONDS: Final = 30.0
+"""For so long a look at the source says that nothing waits; a loop at work looks several times a second."""
 INTERNAL: Final = "internal"
 RESERVED: Final = "reserved_run"
 """The alerts of Tocsin about itself have a run of their own: a trainer's records in it would mix incidents and states."""
@@ -78,6 +80,12 @@ class Pipeline:
         self._positions: dict[str, int | None] = {}
         self._watch = SelfWatch(parts.own, parts.book, parts.store, parts.rejected_share)
         self._caught_up = False
+        """Nothing waited to be read when the source was last looked at."""
+        self._looked_at = 0.0
+        self._owed: list[tuple[Own, bool, str, float]] = []
+        """What is to be said about Tocsin itself and is not committed: it outlives a store that is away."""
+        self._lettered: set[tuple[str, int]] = set()
+        """Dead letters of a batch that is not committed: when it comes again, they are there."""
         self._watch.restore()
 
     @property
@@ -89,6 +97,7 @@ class Pipeline:
 
     def process(self, batch: Batch, now: float) -> Processed:
         """Apply and commit one batch; `now` is the wall clock."""
+        self._caught_up = self._knows_silence(now)
         self._rebalance(batch)
         pending = Pending(self._positions)
         rejected = len(batch.faults)
@@ -99,7 +108,8 @@ class Pipeline:
         if batch.records or batch.faults:
             self._watch.count(len(batch.records) - rejected + len(batch.faults), rejected, pending, now)
         processed = self._commit(pending, now)
-        self._caught_up = batch.caught_up
+        self._caught_up, self._looked_at = batch.caught_up, now
+        self._lettered.clear()
         if batch.records or batch.faults:
             known = batch.records and self._parts.clock == "received"
             self._tally.tell(batch, now - batch.records[-1].received_at if known else None, len(self._parts.shelf))
@@ -111,18 +121,19 @@ class Pipeline:
         live_clock = self._parts.clock == "received"
         for live in self._parts.shelf.all():
             self._retire(live, pending, now)
-        if self._caught_up and live_clock:
+        silent = self._knows_silence(now)
+        if silent and live_clock:
             for live in self._parts.shelf.running():
                 if (found := ticks(live, self._engine, now)) is not None:
                     self._note_health(found.health, pending, now)
                     self._touch(live, found.events, pending, now)
                     pending.judged(live.partition)
         self._watch.tick(pending, now)
-        over = self._parts.shelf.expired(now, silent=self._caught_up) if live_clock else []
+        over = self._parts.shelf.expired(now, silent=silent) if live_clock else []
         for live in over:
             if live.saved < live.sequence:
                 pending.save(live)
-        processed = self._commit(pending, now)
+        processed = self._commit_owed(pending, now)
         for live in over:
             self._parts.shelf.forget(live.run.run)
         self._parts.health.set(health.RUNS, len(self._parts.shelf))
@@ -134,7 +145,7 @@ class Pipeline:
         for live in self._parts.shelf.all():
             if live.saved < live.sequence:
                 pending.save(live)
-        return self._commit(pending, now)
+        return self._commit_owed(pending, now)
 
     def reset(self) -> None:
         """Forget everything: nothing that was not committed has happened."""
@@ -142,6 +153,7 @@ class Pipeline:
         self._positions.clear()
         self._caught_up = False
         self._whole = not self._parts.sole_reader
+        self._tally.forget()
         self._watch.restore()
 
     # ---- changes from outside, between two batches
@@ -159,10 +171,9 @@ class Pipeline:
         return self.state_of(own, True, reason, now)
 
     def state_of(self, own: Own, fires: bool, reason: str, now: float) -> Processed:
-        """Say whether something about Tocsin itself is so."""
-        pending = Pending(self._positions)
-        self._watch.judge(own, fires, reason, pending, now)
-        return self._commit(pending, now)
+        """Say whether something about Tocsin itself is so; when it cannot be committed now, with the next tick that can."""
+        self._owed.append((own, fires, reason, now))
+        return self._commit_owed(Pending(self._positions), now)
 
     # ---- partitions
 
@@ -289,11 +300,25 @@ class Pipeline:
 
     def _dead(self, partition: str, offset: int, reason: str, detail: str, value: bytes, now: float) -> None:
         self._tally.rejected(reason)
-        self._parts.dead_letters.put(
-            partition=partition, offset=offset, reason=reason, detail=detail, value=value, rejected_at=now
-        )
+        if (partition, offset) not in self._lettered:
+            self._lettered.add((partition, offset))
+            self._parts.dead_letters.put(
+                partition=partition, offset=offset, reason=reason, detail=detail, value=value, rejected_at=now
+            )
+
+    def _knows_silence(self, now: float) -> bool:
+        """Whether the time until now is one in which nothing waited. After a machine was suspended, a disk hung or the clock
+        was put forward nobody knows: whatever came in between has yet to be read, and all runs would seem to have stalled."""
+        return self._caught_up and now - self._looked_at <= FRESH_SECONDS
 
     # ---- the transaction
+
+    def _commit_owed(self, pending: Pending, now: float) -> Processed:
+        for own, fires, reason, at in self._owed:
+            self._watch.judge(own, fires, reason, pending, at)
+        processed = self._commit(pending, now)
+        self._owed.clear()
+        return processed
 
     def _commit(self, pending: Pending, now: float) -> Processed:
         if not pending:

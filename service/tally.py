@@ -53,11 +53,15 @@ class Tally:
         for reason, count in self._rejected.items():
             self._health.count(health.REJECTED, reason, by=count)
         self._health.observe(health.EVALUATION, *self._seconds)
-        self._outcomes.clear()
-        self._rejected.clear()
-        self._seconds.clear()
+        self.forget()
         if batch.faults:
             self._health.count(health.SOURCE_FAULTS, by=len(batch.faults))
         if lag is not None:
             self._health.set(health.EVALUATION_LAG, max(0.0, lag))
         self._health.set(health.RUNS, runs)
+
+    def forget(self) -> None:
+        """The batch was not committed and comes again."""
+        self._outcomes.clear()
+        self._rejected.clear()
+        self._seconds.clear()

@@ -11,6 +11,7 @@ from alerts.config import default_config
 from alerts.incidents import IncidentBook, Route
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
+from collector.model import Batch
 from collector.run import DEPTH
 from collector.runs import Runs
 from collector.sources.memory import MemoryLog, MemorySource
@@ -154,7 +155,13 @@ class Bench:
                 self.events += found
                 return found
 
+    def idle(self) -> None:
+        """Time has passed in which the loop came round again and again and found what it finds now; it reads no record."""
+        if not self.source.lag():
+            self.pipeline.process(Batch(caught_up=True), self.now)
+
     def tick(self) -> list[AlertEvent]:
+        self.idle()
         found = list(self.pipeline.tick(self.now).events)
         self.events += found
         return found

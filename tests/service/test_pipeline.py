@@ -130,6 +130,7 @@ def test_silence_is_judged_by_the_next_record_when_no_tick_came_first(bench: Ben
     bench.push(*steps("r", [1.0] * 4), every=60.0)
     bench.read()
     bench.now += 10_000.0
+    bench.idle()
     bench.push(step(number=5, grad_norm=1.0))
     events = bench.read()
     assert told(events) == [("r", "Quiet", "firing", 4), ("r", "Quiet", "resolved", 5)]
