@@ -58,6 +58,8 @@ class Shelf:
             self.runs.create(run)  # refused, and counted there
             return None
         live = self._from_store(run) or Live(self.runs.make(run), RunStates(), partition)
+        # Also of a run that the store has forgotten: its incidents may live longer, and their numbers must not be given again.
+        self._book.restore(self._store.incidents(run))
         self.runs.add(live.run)
         self._lives[run] = live
         return live
@@ -107,6 +109,4 @@ class Shelf:
         stored = self._store.restore(run)
         if stored is None:
             return None
-        live = restored(stored, self.runs, self._clock)
-        self._book.restore(self._store.incidents(run))
-        return live
+        return restored(stored, self.runs, self._clock)
