@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -316,3 +318,28 @@ def test_dump_of_another_version_is_refused() -> None:
 def test_gap_constants() -> None:
     run = played([row(n) for n in range(1, 10)])
     assert values(run, "record_gap_median")[-1] == GAP
+
+
+def test_two_keys_of_one_series_give_it_one_sample_per_step() -> None:
+    """A raw key may be spelled like the series of a label; the row's samples must not be doubled."""
+    labelled = {"rewards/a/mean": 0.5, 'reward_component_mean{component="a"}': 0.25}
+    nested = {"x/y/z": 1.0, "x/y": {"z": 2.0}, "x": {"y/z": 3.0}}
+    run = Run("r")
+    for step in range(1, 80):
+        apply(run, wire.StepRecord(run="r", step=step, time=time_of(step), names="trl", metrics={**labelled, **nested}))
+    for series in run.series.values():
+        assert all(before < after for before, after in itertools.pairwise(series.steps))
+        assert len(series.steps) == len(series.values)
+    assert list(run.series["x/y/z"].steps) == list(range(1, 80))
+
+
+def test_the_same_arrivals_are_the_same_object() -> None:
+    """Whoever derives something from `arrived` may keep it under the object itself."""
+    labelled: dict[str, Any] = {"grad_norm": 1.0, "own": 2.0, "reward_component_mean": {"a": 0.5, "b": 0.25}}
+    run = Run("r")
+    seen = []
+    for step in range(1, 200):
+        apply(run, row(step, **{**labelled, "grad_norm": float(step)}))
+        seen.append(run.arrived)
+    assert {id(arrived) for arrived in seen[70:160]} == {id(seen[70])}
+    assert seen[-1] >= {"grad_norm", "own", 'reward_component_mean{component="b"}', "grad_norm_spike_ratio"}

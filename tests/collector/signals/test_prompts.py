@@ -26,6 +26,22 @@ def test_equals_a_dictionary_while_there_is_room(visits: list[tuple[int, int]]) 
     assert again.dump() == table.dump()
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 8)), max_size=40), max_size=30),
+    st.sampled_from([64, 256]),
+)
+def test_places_found_before_change_nothing(records: list[list[tuple[int, int]]], slots: int) -> None:
+    """Also when the table grows, a prompt is twice in a record, or one takes the place of another on the way."""
+    with_places, without = PromptHistory(slots), PromptHistory(slots)
+    for groups in records:
+        digests, successes = [digest_of(f"p{prompt}") for prompt, _ in groups], [k for _, k in groups]
+        with_places.visit(digests, successes, 8, with_places.find(digests))
+        for digest, k in zip(digests, successes, strict=True):
+            without.visit([digest], [k], 8)
+        assert with_places.dump() == without.dump()
+
+
 def test_bounded_and_keeps_the_recent_ones() -> None:
     table = PromptHistory(max_slots=256)
     for n in range(5_000):
@@ -42,7 +58,7 @@ def test_ten_thousand_prompts_fit() -> None:
     digests = [digest_of(f"prompt-{n}") for n in range(10_000)]
     table.visit(digests, [1] * len(digests), 8)
     assert table.slots == MAX_SLOTS
-    known = sum(n > 0 for _, n in table.histories(digests))
+    known = sum(n > 0 for _, n in table.histories(table.find(digests)))
     assert known > 0.97 * len(digests)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collector.model import Provenance
 from collector.run import Run
@@ -185,6 +187,34 @@ def test_proxy_expects_what_the_run_has_shown() -> None:
     apply(run, ratios(30, 0.5, 0.95))
     z = 0.35 / math.sqrt(0.6 * 0.4 / 64 + 0.05**2)
     assert run.series["zero_variance_z"].values[-1] == pytest.approx(z, rel=1e-3)
+
+
+def shares_at(strength: float, means: list[float], sizes: list[int]) -> float:
+    """Mean expected share by the definition, records of one group size taken together."""
+    total = 0.0
+    for size in set(sizes):
+        among = [mean for mean, at in zip(means, sizes, strict=True) if at == size]
+        mean = min(max(sum(among) / len(among), 0.01), 0.99)
+        total += len(among) * sum(group_probabilities(size, mean * strength, (1 - mean) * strength))
+    return total / len(sizes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.sampled_from([2, 4, 8, 16, 64, 1000])), min_size=1, max_size=20
+    )
+)
+def test_strength_equals_a_bisection(history: list[tuple[float, float, int]]) -> None:
+    means, shares, sizes = [m for m, _, _ in history], [share for _, share, _ in history], [size for _, _, size in history]
+    target = sum(shares) / len(shares)
+    low, high = math.log(0.01), math.log(1000.0)
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shares_at(math.exp(middle), means, sizes) > target else (low, middle)
+    found = fit_strength(means, shares, sizes)
+    assert 0.01 <= found <= 1000.0 + 1e-9
+    assert shares_at(found, means, sizes) == pytest.approx(shares_at(math.exp(low), means, sizes), rel=0, abs=1e-9)
 
 
 def test_proxy_moves_with_a_new_group_size() -> None:
