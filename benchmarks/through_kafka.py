@@ -18,6 +18,7 @@ from alerts.redaction import Redactor
 from benchmarks.broker import broker, produce
 from benchmarks.records import METRICS, encoded
 from collector.sources.kafka.topics import TopicPlan, create_topics
+from service import garbage
 from service.config import parse
 from service.consume import Processed
 from service.running import Running
@@ -131,6 +132,7 @@ def collector(
         f"source: {{kafka: {{bootstrap: ['{bootstrap}'], topic: {topic}, group: {topic}}}}}\n"
         f"store: {{url: 'sqlite:///store.db'}}\nhttp: {{port: 0}}\n{alerts}"
     )
+    garbage.settle()
     return Running(
         parse(text, "bench.yaml", base=folder), environ={}, redactor=Redactor(), write=lambda line: None, on_commit=on_commit
     )

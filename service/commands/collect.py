@@ -15,7 +15,7 @@ import click
 from alerts.redaction import Redactor, install
 from alerts.secrets import SecretError
 from rules.strict_yaml import ConfigErrors
-from service import config
+from service import config, garbage
 from service.commands.terminal import config_errors_are_shown, fail
 from service.config import Settings
 from service.http.server import CannotListen
@@ -64,6 +64,7 @@ def collect(file: Path | None, check: bool, log_level: str) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, caught)
+    garbage.settle()
     running.start()
     source = "Kafka" if settings.spool is None else f"the spool {settings.spool}"
     log.info("collecting from %s; %s serves /metrics, /readyz and the page", source, running.http.url)
