@@ -131,7 +131,8 @@ class RunView(Protocol):
     def arrived(self) -> Collection[str]:
         """Series keys that this row brought for its step and that no earlier row of the same step had brought.
 
-        An exact duplicate and an overwritten value are not here: a rule is evaluated once per step.
+        An exact duplicate and an overwritten value are not here: a rule is evaluated once per step. A run's own is a frozenset,
+        and the same object as long as the same series arrive: what is derived from it may be kept under it.
         """
 
     @property

@@ -40,7 +40,7 @@ MIN_DEPTH: Final = 32
 MAX_SERIES: Final = 1_000
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
-DUMP_VERSION: Final = 1
+DUMP_VERSION: Final = 2
 MAX_NESTING: Final = 32
 
 _PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})

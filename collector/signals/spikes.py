@@ -56,38 +56,38 @@ class Spikes:
         if row.late or not row.fresh:
             for name in row.present:  # what was overwritten or put in between is in the window now
                 self._sorted.pop(name, None)
+        newest, series = not row.late, run.series
         for name in WATCHED:
             if name in arrived:
-                found = self._late(run, name) if row.late else self._newest(run.series[name].values, name)
+                found = self._newest(series[name].values, name) if newest else self._late(run, name)
                 if found is not None:
                     derived.blocks.append(_BLOCKS[name])
                     derived.values += found
 
-    def _newest(self, values: array[float], name: str) -> tuple[float, float, float] | None:
-        value = values[-1]
-        magnitude = abs(value)
-        ordered = self._sorted.pop(name, None)
+    def _newest(self, values: array[float], name: str) -> tuple[float, float, int] | None:
+        magnitude = abs(values[-1])
+        ordered = self._sorted.get(name)
         if ordered is None:
-            ordered = magnitudes(values[-WINDOW - 1 : -1])
+            ordered = self._sorted[name] = magnitudes(values[-WINDOW - 1 : -1])
         found = standing_out(magnitude, ordered)
-        in_a_row = self._in_a_row.get(name, 0)
-        if magnitude < inf:  # which a NaN is not
-            # The window of the next record, if all in it are finite: this one with one value in and at most one out.
-            count = len(ordered)
-            if count == WINDOW:
-                del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
-                insort(ordered, magnitude)
-                self._sorted[name] = ordered
-            elif count == len(values) - 1:
-                insort(ordered, magnitude)
-                self._sorted[name] = ordered
-            if found is None:
-                return None
-            in_a_row = in_a_row + 1 if found[0] >= RATIO and found[1] >= SIGMAS else 0
-            self._in_a_row[name] = in_a_row
-        return None if found is None else (found[0], found[1], float(in_a_row))
+        if not magnitude < inf:  # an infinity or a NaN
+            del self._sorted[name]
+            return None if found is None else (*found, self._in_a_row.get(name, 0))
+        # The window of the next record, if all in it are finite: this one with one value in and at most one out.
+        count = len(ordered)
+        if count == WINDOW:
+            del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
+        elif count != len(values) - 1:
+            del self._sorted[name]
+        insort(ordered, magnitude)
+        if found is None:
+            return None
+        ratio, sigmas = found
+        in_a_row = self._in_a_row.get(name, 0) + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
+        self._in_a_row[name] = in_a_row
+        return ratio, sigmas, in_a_row
 
-    def _late(self, run: RunState, name: str) -> tuple[float, float, float] | None:
+    def _late(self, run: RunState, name: str) -> tuple[float, float, int] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""
         series = run.series[name]
         value = series.at(run.step)
@@ -96,7 +96,7 @@ class Spikes:
         found = standing_out(abs(value), magnitudes(window(series, run.step, WINDOW, offset=1)))
         if found is None:
             return None
-        return found[0], found[1], float(found[0] >= RATIO and found[1] >= SIGMAS)
+        return found[0], found[1], int(found[0] >= RATIO and found[1] >= SIGMAS)
 
     def cut(self, step: int) -> None:
         self._in_a_row.clear()

@@ -3,6 +3,9 @@
 Beta(m s, (1 - m) s) over prompts: the mean m is the run's earlier `correct_ratio` (or a `reward_mean` that stays within 0..1),
 the strength s is what makes the expected share match the earlier observed shares at their group sizes. So a new group size or
 a new mean moves the expectation, and what is left is a change that neither explains. All values are `proxy`.
+
+The strength says how the difficulty of the prompts is spread, which changes slowly: it is fitted anew after every fifth
+record that is learnt, while the mean it is used with is that of the five records before.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from tocsin import wire
 HISTORY: Final = 20
 RECENT: Final = 5
 """Earlier records that give the mean, and how many there must be."""
+REFIT: Final = 5
+"""Records learnt between two fits of the strength."""
 DEFAULT_GROUPS: Final = 32
 """Groups per step when the configuration does not say `prompts_per_step`."""
 MOST: Final = 1_000_000
@@ -41,6 +46,9 @@ class RatioHistory:
         self._shares: list[float] = []
         self._sizes: list[int] = []
         self._pending: tuple[float, float, int] | None = None
+        self._strength = 0.0
+        self._learnt = REFIT
+        """Records since it was fitted."""
 
     def update(self, run: RunState, groups: wire.Groups | None, derived: Derived) -> None:
         """Compare the row's observed share with what earlier rows let expect."""
@@ -54,8 +62,12 @@ class RatioHistory:
         self._pending = (mean, observed, size)
         if len(self._means) < RECENT:
             return
+        if self._learnt >= REFIT:
+            self._strength = fit_strength(self._means, self._shares, self._sizes)
+            self._learnt = 0
         recent = sum(self._means[-RECENT:]) / RECENT
-        expected = _expected(recent, fit_strength(self._means, self._shares, self._sizes), size)
+        mean, strength = _bounded(recent), self._strength
+        expected = sum(group_probabilities(size, mean * strength, (1.0 - mean) * strength))
         count = len(groups.prompt) if groups is not None else run.config.get("prompts_per_step")
         count = count if isinstance(count, int) and 0 < count <= MOST else DEFAULT_GROUPS
         derived.blocks.append(_PROXY)
@@ -65,6 +77,7 @@ class RatioHistory:
         self._means.append(mean)
         self._shares.append(share)
         self._sizes.append(size)
+        self._learnt += 1
         if len(self._means) > HISTORY:
             del self._means[0], self._shares[0], self._sizes[0]
 
@@ -75,11 +88,10 @@ class RatioHistory:
         self._pending = None
 
     def dump(self) -> Any:
-        return [list(zip(self._means, self._shares, self._sizes, strict=True)), self._pending]
+        return [self._means, self._shares, self._sizes, self._pending, self._strength, self._learnt]
 
     def load(self, state: Any) -> None:
-        earlier, pending = state
-        self._means, self._shares, self._sizes = ([entry[at] for entry in earlier] for at in range(3))
+        self._means, self._shares, self._sizes, pending, self._strength, self._learnt = state
         self._pending = None if pending is None else (pending[0], pending[1], pending[2])
 
 
@@ -136,11 +148,6 @@ def _points(means: Sequence[float], sizes: Sequence[int]) -> list[tuple[float, i
     for mean, size in zip(means, sizes, strict=True):
         by_size.setdefault(size, []).append(mean)
     return [(_bounded(sum(found) / len(found)), size, len(found) / count) for size, found in by_size.items()]
-
-
-def _expected(mean: float, strength: float, size: int) -> float:
-    mean = _bounded(mean)
-    return sum(group_probabilities(size, mean * strength, (1.0 - mean) * strength))
 
 
 def _bounded(mean: float) -> float:

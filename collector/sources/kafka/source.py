@@ -16,7 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from kafka.errors import (
+    FencedInstanceIdError,
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 
 from collector.model import Batch, RawRecord, SourceFault
 from collector.ports import Positions, SourceUnavailable
@@ -31,6 +37,14 @@ _LOOK_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 2.0
 _SHORTEST_POLL_MS: Final = 10
 """A poll of no time at all would never get to join the group."""
+
+_OUT_SECONDS: Final = 300.0
+"""Who was thrown out of the group by a second collector of the same name stays out for so long. Joining again at once would
+throw out the other, which would do the same: both would read everything, for ever."""
+_TWINS: Final = (
+    "another collector joined the consumer group under this one's name and reads in its place; end one of the two, or give "
+    "each a `name` of its own"
+)
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +100,7 @@ class KafkaSource:
         self._faults: list[SourceFault] = []
         self._heard_at = 0.0
         self._silent = False
+        self._out_until = float("-inf")
         self._offsets = GroupOffsets()
 
     def open(self, positions: Positions) -> None:
@@ -106,6 +121,11 @@ class KafkaSource:
         except (OffsetOutOfRangeError, LogTruncationError) as error:
             log.warning("positions are checked against the log: %s", reason(error))
             self._begin_at(consumer, {tp: (at, True) for tp, at in self._next.items()})
+        except FencedInstanceIdError:
+            log.error("%s", _TWINS)
+            self._out_until = time.monotonic() + _OUT_SECONDS
+            self._drop()
+            raise SourceUnavailable(_TWINS) from None
         except Exception as error:  # from the codecs and parsers of kafka-python: anything
             self._pass_over(consumer, error)
         records = self._settled(consumer, fetched)
@@ -153,6 +173,9 @@ class KafkaSource:
             raise RuntimeError("the source is not open")
         if self._consumer is not None:
             return self._consumer
+        if time.monotonic() < self._out_until:
+            time.sleep(timeout)  # the pause that a poll would have taken
+            raise SourceUnavailable(_TWINS)
         consumer = connect(self._bootstrap, self._group, self._config, self._connect_seconds)
         try:
             missing = sorted(set(self._topics) - set(consumer.topics()))

@@ -17,7 +17,7 @@ from collector.model import Provenance
 from collector.run import Run
 from collector.signals.beta import group_probabilities
 from collector.signals.zero_variance import MIN_GROUPS
-from collector.signals.zero_variance_proxy import fit_strength
+from collector.signals.zero_variance_proxy import HISTORY, RECENT, REFIT, fit_strength
 from tests.collector.records import apply, groups, opened, row
 from tests.kit import recorded
 from tocsin import wire
@@ -215,6 +215,25 @@ def test_strength_equals_a_bisection(history: list[tuple[float, float, int]]) ->
     found = fit_strength(means, shares, sizes)
     assert 0.01 <= found <= 1000.0 + 1e-9
     assert shares_at(found, means, sizes) == pytest.approx(shares_at(math.exp(low), means, sizes), rel=0, abs=1e-9)
+
+
+def test_proxy_equals_a_recomputation_with_a_fit_after_every_fifth_record() -> None:
+    source = random.Random(3)
+    pairs = [(source.uniform(0.3, 0.7), source.uniform(0.2, 0.6)) for _ in range(80)]
+    run = Run("r")
+    apply(run, opened(group_size=8))
+    for step, pair in enumerate(pairs):  # record `step` has been preceded by `step` others
+        if step % 13 == 7:
+            run = Run.load(run.dump())
+        apply(run, ratios(step, *pair))
+        if step < RECENT:
+            assert "zero_variance_expected" not in run.arrived
+            continue
+        fitted = pairs[: step - step % REFIT][-HISTORY:]
+        strength = fit_strength([mean for mean, _ in fitted], [share for _, share in fitted], [8] * len(fitted))
+        mean = sum(mean for mean, _ in pairs[step - RECENT : step]) / RECENT
+        expected = sum(group_probabilities(8, mean * strength, (1 - mean) * strength))
+        assert run.series["zero_variance_expected"].values[-1] == pytest.approx(expected, abs=1e-9)
 
 
 def test_proxy_moves_with_a_new_group_size() -> None:
