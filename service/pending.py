@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 
 from alerts.incidents import Plan
@@ -83,8 +84,13 @@ class Pending:
 
 
 def _is_due(live: Live, checkpoint_rows: int) -> bool:
-    rows = live.sequence - live.saved
-    return rows >= checkpoint_rows or (rows > 0 and live.run.status is not RunStatus.RUNNING)
+    """Whether a run's log has passed the next multiple of `checkpoint_rows`, counted from a place of the run's own: runs that
+    began together are not all saved in the same commit. At its end a run is always saved."""
+    if live.sequence == live.saved:
+        return False
+    place = zlib.crc32(live.run.run.encode()) % checkpoint_rows
+    passed = (live.sequence + place) // checkpoint_rows > (live.saved + place) // checkpoint_rows
+    return passed or live.run.status is not RunStatus.RUNNING
 
 
 def run_row(live: Live, *, checkpoint: bool) -> RunRow:
