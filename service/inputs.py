@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from alerts.secrets import Secrets, is_reference, parse_reference
+from alerts.secrets import SecretError, Secrets, is_reference, parse_reference
 from collector.dead_letters import FileDeadLetters
 from collector.ports import DeadLetters, Source
 from collector.sources.spool import SpoolSource
@@ -45,8 +45,12 @@ def dead_letters(settings: Settings, secrets: Secrets) -> DeadLetters:
 
 
 def security(kafka: Kafka, secrets: Secrets) -> dict[str, Any]:
-    """The settings for kafka-python with the secrets looked up."""
-    return {
-        name: secrets.value(parse_reference(value)) if isinstance(value, str) and is_reference(value) else value
-        for name, value in kafka.security.items()
-    }
+    """The settings for kafka-python with the secrets looked up. Raises SecretError, naming the setting."""
+    settings: dict[str, Any] = {}
+    for name, value in kafka.security.items():
+        try:
+            is_secret = isinstance(value, str) and is_reference(value)
+            settings[name] = secrets.value(parse_reference(str(value))) if is_secret else value
+        except SecretError as error:
+            raise SecretError(f"source.kafka.security.{name}: {error}") from None
+    return settings

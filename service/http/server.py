@@ -28,7 +28,10 @@ class HttpServer:
             self._socket.listen(128)  # so that who asks before the thread runs waits instead of being refused
         except OSError as error:
             self._socket.close()
-            raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+            why = error.strerror or error
+            raise CannotListen(f"cannot listen on {host}:{port}: {why} (see http.host, http.port)") from error
+                f"cannot listen on {host}:{port}: {error.strerror or error} (see http.host, http.port)"
+            ) from error
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None

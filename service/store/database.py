@@ -92,6 +92,8 @@ def _engine(url: str, durability: Durability) -> tuple[Engine, bool]:
         options = {"connect_args": {"check_same_thread": False, "timeout": _BUSY_SECONDS}}
     try:
         engine = create_engine(url, **options)
+    except ModuleNotFoundError as error:
+        raise StoreError(f"cannot use the store {_shown(url)}: install the Python package {error.name}") from error
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise StoreError(f"cannot use the store {_shown(url)}: {error}") from error
     if engine.dialect.name == "sqlite":

@@ -6,7 +6,7 @@ PostgreSQL and in memory it guards nothing.
 
 Errors:
 
-    StoreError         another collector uses this store
+    StoreError         another collector uses this store, or it cannot be made where it is said to be
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ class StoreGuard:
         path = url.removeprefix("sqlite:///")
         if path == url or path in ("", ":memory:"):
             return
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"the store {path} cannot be made: {error.strerror or error} (see store.url)") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

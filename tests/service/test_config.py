@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from alerts.redaction import Redactor
-from alerts.secrets import Secrets
+from alerts.secrets import SecretError, Secrets
 from collector.sources.memory import MemoryPositions
 from rules.strict_yaml import ConfigErrors
 from service import config, inputs
 from service.config import Config, Spool
+from service.store.guard import StoreGuard
+from service.store.model import StoreError
+from service.store.store import Store
 from tocsin import spool
 
 _EXAMPLE = Path(str(files("service.examples").joinpath("tocsin.yaml")))
@@ -126,3 +130,21 @@ def test_the_spool_is_cleaned_if_that_is_wanted(text: str, left: int, tmp_path: 
     source.poll(0.0)
     source.committed({path.name: 3})
     assert len(spool.record_files(tmp_path / "spool")) == left
+
+
+def test_a_missing_secret_of_kafka_names_its_setting(tmp_path: Path) -> None:
+    text = "source: {kafka: {bootstrap: ['h:1'], security: {sasl_plain_password: 'env:NOPE'}}}"
+    with pytest.raises(SecretError, match=r"^source\.kafka\.security\.sasl_plain_password: env:NOPE: no such"):
+        inputs.source(config.parse(text, "x"), Secrets(Redactor(), {}, tmp_path), lambda: 0.0)
+
+
+def test_a_store_that_cannot_be_made_says_which_and_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match=r"the store .*/file/tocsin\.db cannot be made: .* \(see store\.url\)"):
+        StoreGuard(f"sqlite:///{tmp_path}/file/tocsin.db")
+
+
+def test_a_missing_database_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"postgresql\+psycopg://\*\*\*@h/x: install the Python package psycopg$"):
+        Store("postgresql+psycopg://u:secret@h/x")
