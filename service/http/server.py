@@ -30,8 +30,6 @@ class HttpServer:
             self._socket.close()
             why = error.strerror or error
             raise CannotListen(f"cannot listen on {host}:{port}: {why} (see http.host, http.port)") from error
-                f"cannot listen on {host}:{port}: {error.strerror or error} (see http.host, http.port)"
-            ) from error
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
