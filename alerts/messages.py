@@ -27,6 +27,10 @@ _MAX_NAME: Final = 200
 _MAX_PROSE: Final = 4_000
 _MAX_FACTS: Final = 20
 _MAX_URL: Final = 1_000
+_CODE: Final = re.compile(r"[a-z]+(_[a-z]+)+")
+"""A reason that is a code for logs and counters (run_finished) and no sentence."""
+_OWN: Final = "tocsin-"
+"""Rule ids of alerts about Tocsin itself, which happen at no step of a training."""
 PLACEHOLDERS: Final = ("run", "incident", "alert", "rule", "runbook", "step", "time_ms", "from_ms", "to_ms")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 
@@ -141,7 +145,8 @@ def unknown_placeholders(template: str) -> list[str]:
 def _title(word: str, event: AlertEvent) -> str:
     own = ", ".join(f"{_name(key)}={_name(value)}" for key, value in sorted(event.labels.items()))
     alert = f"{_name(event.alert)}{{{own}}}" if own else _name(event.alert)
-    return f"{word} {_name(event.run)}: {alert} at step {event.step}"
+    where = "" if event.id.startswith(_OWN) and event.step == 0 else f" at step {event.step}"
+    return f"{word} {_name(event.run)}: {alert}{where}"
 
 
 def _facts(event: AlertEvent) -> list[tuple[str, str]]:
@@ -150,7 +155,8 @@ def _facts(event: AlertEvent) -> list[tuple[str, str]]:
         against = f", limit {number(event.limit)}" if event.limit is not None else ""
         facts.append(("Value", number(event.value) + against))
     if event.reason:
-        facts.append(("Reason", cut_characters(clean_line(event.reason), _MAX_PROSE).text))
+        words = event.reason.replace("_", " ") if _CODE.fullmatch(event.reason) else event.reason
+        facts.append(("Reason", cut_characters(clean_line(words), _MAX_PROSE).text))
     if event.verdict in (Verdict.NON_FINITE, Verdict.NO_DATA, Verdict.ERROR):
         facts.append(("Verdict", event.verdict.replace("_", " ")))
     if event.explained_by:

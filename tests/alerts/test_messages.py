@@ -54,6 +54,15 @@ def test_a_resolve_is_short() -> None:
     assert text == ("RESOLVED grpo-7b-042: LogprobGapStop at step 1234\nValue: 0.01235, limit 0.01\nReason: 0.0042 < 0.008")
 
 
+def test_codes_are_told_in_words_and_tocsins_own_alerts_have_no_step() -> None:
+    ended = event(reason="run_finished", value=None, limit=None)
+    assert plain_text(compose(delivery(ended, Action.RESOLVE)), 4_000).splitlines()[1] == "Reason: run finished"
+    assert ("Reason", "grad_norm > 10") in compose(delivery(event(reason="grad_norm > 10"))).facts
+    own = event(run="tocsin", alert="TocsinReloadFailed", id="tocsin-reload-failed", step=0)
+    assert compose(delivery(own)).title == "PAGE tocsin: TocsinReloadFailed"
+    assert compose(delivery(event(step=0))).title.endswith(" at step 0")
+
+
 def test_own_labels_belong_to_the_name() -> None:
     assert compose(delivery(event(labels={"component": "accuracy", "b": "2"}))).title == (
         "PAGE grpo-7b-042: LogprobGapStop{b=2, component=accuracy} at step 1234"

@@ -196,6 +196,7 @@ class Reporter:
         """The stop request in force, if the run opted in and there is one. Cheap: reads what a thread has found.
 
         Asking acknowledges: the records that follow carry the request's id, so that nobody is paged about a deaf job.
+        A rank that does not report is always answered None: let rank 0 ask and tell the others, or they wait for it for ever.
         """
         request = self._sender.stop if self._sender is not None else None
         if request is None or control.expired(request, self._clock()):
