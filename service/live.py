@@ -59,7 +59,7 @@ class Facts(NamedTuple):
         """For the store; None when there is nothing to remember."""
         if not self.recorded and not self.breaching:
             return None
-        return _pack([[list(pair) for pair in self.recorded], sorted(self.breaching)])
+        return _pack((self.recorded, sorted(self.breaching)))
 
     @classmethod
     def unpack(cls, value: bytes | None) -> Facts:
