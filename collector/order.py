@@ -36,6 +36,10 @@ class Place(enum.Enum):
     OLD_ATTEMPT = "old_attempt"
 
 
+# Once here: an enumeration looks its members up anew each time, and a record asks for a dozen.
+_NEW, _MERGE, _LATE, _RESUME, _TOO_LATE, _OLD_ATTEMPT = Place
+
+
 class Order:
     """Attempt and step order of one run."""
 
@@ -94,40 +98,40 @@ class Order:
         if attempt > self.declared:
             self._open(attempt)
         elif attempt < self.declared or time < self._restarted_at:
-            return Place.OLD_ATTEMPT
+            return _OLD_ATTEMPT
         elif self.ended_at is not None and time > self.ended_at:
             self._open(attempt)  # the job goes on after its end record: it was restarted
         place = self._place(step, time, steps)
-        if place is Place.TOO_LATE:
+        if place is _TOO_LATE:
             return place
-        if place is Place.RESUME:
+        if place is _RESUME:
             if not self._announced:
                 self._open(attempt)
                 self._restarted_at = time
             self._announced = False
             self.last_step = step
-        elif place is Place.NEW:
+        elif place is _NEW:
             self.last_step = step
             self._redeclared = False
         # The newest step has the newest time, also where a clock was wrong before it: one row from the future must not hide
         # a restart until then.
-        if place is Place.NEW or time > self.newest_time:
+        if place is _NEW or time > self.newest_time:
             self.newest_time = time
         return place
 
     def _place(self, step: int, time: float, steps: Sequence[int]) -> Place:
         last = self.last_step
         if self._announced:
-            return Place.RESUME
+            return _RESUME
         if step > last:
-            return Place.NEW
+            return _NEW
         later = time >= self.newest_time
         if self._redeclared and later and step < last:
-            return Place.RESUME
+            return _RESUME
         if last - step > REORDER_WINDOW:
-            return Place.RESUME if later else Place.TOO_LATE
+            return _RESUME if later else _TOO_LATE
         at = bisect_left(steps, step)
-        return Place.MERGE if at < len(steps) and steps[at] == step else Place.LATE
+        return _MERGE if at < len(steps) and steps[at] == step else _LATE
 
     def _open(self, declared: int) -> None:
         self._announced = self.last_step >= 0

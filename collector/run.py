@@ -46,6 +46,14 @@ MAX_NESTING: Final = 32
 _PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})
 _APPLIED: Final = {outcome: Applied(outcome) for outcome in Outcome}
 _PLACED: Final = {Place.NEW: Outcome.STEP, Place.RESUME: Outcome.RESUMED, Place.LATE: Outcome.LATE, Place.MERGE: Outcome.MERGED}
+# Members of enumerations that the hot path asks for: looking them up there took as long as folding ten values in.
+_NEW, _RESUME, _MERGE = Place.NEW, Place.RESUME, Place.MERGE
+_RUNNING: Final = RunStatus.RUNNING
+_STEP: Final = Outcome.STEP
+_DROPPED: Final = {
+    Place.TOO_LATE: _APPLIED[Outcome.DROPPED_LATE],
+    Place.OLD_ATTEMPT: _APPLIED[Outcome.DROPPED_ATTEMPT],
+}
 
 
 class IncompatibleDump(ValueError):
@@ -175,8 +183,10 @@ class Run:
                 assert isinstance(record, wire.EndRecord)
                 applied = self._end(record)
             if applied.outcome not in UNCHANGED:
-                self.last_arrival = max(self.last_arrival, arrival)
-                self.received_at = max(self.received_at, received_at)
+                if arrival > self.last_arrival:
+                    self.last_arrival = arrival
+                if received_at > self.received_at:
+                    self.received_at = received_at
                 self._exposed = None
             return applied
 
@@ -236,21 +246,19 @@ class Run:
 
     def _step(self, record: wire.StepRecord) -> Applied:
         place = self._order.place(record, self.steps)
-        if place is Place.TOO_LATE:
-            return _APPLIED[Outcome.DROPPED_LATE]
-        if place is Place.OLD_ATTEMPT:
-            return _APPLIED[Outcome.DROPPED_ATTEMPT]
+        newest = place is _NEW or place is _RESUME
+        if not newest and (dropped := _DROPPED.get(place)) is not None:
+            return dropped
         if record.names != self._vocabulary:
             self._vocabulary = record.names
             self._book.unbind()
         if self._order.ended_at is None:
-            self.status, self.end_reason = RunStatus.RUNNING, ""
+            self.status, self.end_reason = _RUNNING, ""
         self.step = record.step
         self.event_time = record.time
-        if place is Place.RESUME:
+        if place is _RESUME:
             self._cut(record.step)
-        newest = place is Place.NEW or place is Place.RESUME
-        fresh = place is not Place.MERGE
+        fresh = place is not _MERGE
         if fresh:
             self._place(record, newest)
         fold = Fold()
@@ -258,12 +266,12 @@ class Run:
         into = self._book.fold_new if newest else self._book.fold_any
         keys = into(names, record.metrics, self.config, record.step, fold)
         groups = self._groups(record)
-        outcome = _PLACED[place]
         late = not newest and record.step != self.steps[-1]
         if fresh or fold.changed or groups is not None:
             self.arrived = fold.arrived
             present = keys if not fold.nulls else keys | frozenset(fold.nulls)
-            self._derive(Row(fresh, late, place is Place.RESUME, groups, fold.finite, present, record.dropped), newest)
+            self._derive(Row(fresh, late, place is _RESUME, groups, fold.finite, present, record.dropped), newest)
+            outcome = _STEP if place is _NEW else _PLACED[place]
         else:
             outcome = Outcome.DUPLICATE
             if not late:

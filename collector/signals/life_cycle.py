@@ -176,17 +176,20 @@ class LifeCycle:
         """Judge the step that is complete now, and begin to collect the keys of this one."""
         complete, self._present = self._present, row.present
         before, self._before = self._before, complete
-        if before is None or ((complete is before or complete == before) and not self._absent):
-            self._change = 0
+        self._change = 0
+        if before is None:
             return
-        self._change = len(complete ^ before) if before else 0
+        absent = self._absent
         record = run.record - 1  # the number of the complete step
-        for key in sorted(before - complete):  # a set has no order of its own, and a dump shall have one
-            self._absent.setdefault(key, record)
-        if self._absent:
-            for key in [key for key in self._absent if key in complete]:
-                self._longest[key] = max(self._longest.get(key, 0), record - self._absent.pop(key))
-        self.vanished = tuple(sorted(key for key, since in self._absent.items() if self._is_gone(run, key, record - since + 1)))
+        if complete is not before and complete != before:
+            self._change = len(complete ^ before) if before else 0
+            for key in sorted(before - complete):  # a set has no order of its own, and a dump shall have one
+                absent.setdefault(key, record)
+            for key in [key for key in absent if key in complete]:
+                self._longest[key] = max(self._longest.get(key, 0), record - absent.pop(key))
+        # Most trainers have metrics that are absent at most records, such as evaluation: their time runs while nothing changes.
+        gone = [key for key, since in absent.items() if self._is_gone(run, key, record - since + 1)]
+        self.vanished = tuple(sorted(gone)) if gone else ()
 
     def _is_gone(self, run: RunState, key: str, records: int) -> bool:
         series = run.series.get(key)
