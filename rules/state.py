@@ -3,6 +3,9 @@
 It is told what was found at one record (`Finding`) and when that was (`Moment`), and gives the state behind it. It never looks
 at a clock, at a metric, or at a rule's text; severity, threshold and message are not part of it, so they may be edited while an
 alert fires. A hold that is made longer does not put a firing alert back to pending: it fires until its condition ends.
+
+A clock that is set back, or a run that resumes at an earlier step, begins a hold or a `keep` by time or steps anew: else it would
+last until the clock or the steps are back where they were.
 """
 
 from __future__ import annotations
@@ -82,8 +85,8 @@ def _towards_firing(state: RuleState, finding: Finding, moment: Moment, hold: Sp
         return _changed(state, phase=INACTIVE, breaches=0, history=0, pending_since=0.0, pending_step=0), Transition.DROPPED
     begins = state.phase is INACTIVE
     breaches = state.breaches + breach
-    since = moment.event_time if begins else state.pending_since
-    from_step = moment.step if begins else state.pending_step
+    since = moment.event_time if begins else min(state.pending_since, moment.event_time)
+    from_step = moment.step if begins else min(state.pending_step, moment.step)
     fires = breach and _held(hold, breaches, history, moment.step - from_step, moment.event_time - since)
     after = _changed(
         state,
@@ -123,8 +126,8 @@ def _while_firing(state: RuleState, finding: Finding, moment: Moment, timing: Ti
         return _changed(state, phase=FIRING, history=history, cleared=0, cleared_since=0.0, cleared_step=0), Transition.RETURNED
     begins = state.phase is FIRING
     cleared = 1 if begins else state.cleared + 1
-    since = moment.event_time if begins else state.cleared_since
-    from_step = moment.step if begins else state.cleared_step
+    since = moment.event_time if begins else min(state.cleared_since, moment.event_time)
+    from_step = moment.step if begins else min(state.cleared_step, moment.step)
     if _kept(timing.keep, cleared, moment.step - from_step, moment.event_time - since):
         after = _changed(state, phase=KEEPING, history=history, cleared=cleared, cleared_since=since, cleared_step=from_step)
         return after, Transition.KEPT if begins else Transition.NONE

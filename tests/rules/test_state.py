@@ -55,6 +55,25 @@ def test_steps_are_counted_by_number_and_records_by_record() -> None:
     assert walk("BBB", Timing(parse_span("3 records")), steps=1000, seconds=1e6) == "ppF"
 
 
+@pytest.mark.parametrize(
+    ("hold", "keep", "phases"),
+    [("3 steps", "", "pppF"), ("2m", "", "pppF"), ("1 record", "3 steps", "FkkkI"), ("1 record", "2m", "FkkI")],
+)
+@pytest.mark.parametrize("jump", [1_000, 10**6])
+def test_a_clock_or_step_that_goes_back_lengthens_nothing_for_long(hold: str, keep: str, phases: str, jump: int) -> None:
+    """The second record is `jump` steps and minutes before the first: a resume, a clock that was set."""
+    timing = Timing(parse_span(hold), parse_span(keep) if keep else NOT_AT_ALL)
+    state, words = RuleState(), ""
+    for index in range(len(phases)):
+        at = index if index == 0 else index - jump
+        if keep and index == 1:
+            state, _ = advance(state, C, Moment(1, jump, 60.0 * jump), timing)  # cleared before the jump
+        finding = C if keep and index else B
+        state, _ = advance(state, finding, Moment(index + 1, at + jump, 60.0 * (at + jump)), timing)
+        words += {Phase.INACTIVE: "I", Phase.PENDING: "p", Phase.FIRING: "F", Phase.KEEPING: "k"}[state.phase]
+    assert words == phases
+
+
 def test_the_state_that_comes_in_is_not_changed() -> None:
     state = RuleState()
     after, transition = advance(state, B, Moment(1, 1, 1.0), Timing())
