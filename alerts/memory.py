@@ -59,7 +59,7 @@ class MemoryQueue:
         self._write(delivery)
 
     def finish(self, delivery: Delivery) -> None:
-        """What became of the attempt."""
+        """What became of the attempt, unless a later one has begun."""
         self._write(delivery)
 
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
@@ -93,6 +93,8 @@ class MemoryQueue:
 
     def _write(self, delivery: Delivery) -> None:
         with self._lock:
-            if delivery.id not in self._rows:
+            known = self._rows.get(delivery.id)
+            if known is None:
                 raise ValueError(f"no delivery has the id {delivery.id!r}")
-            self._rows[delivery.id] = replace(delivery)
+            if known.attempts <= delivery.attempts:
+                self._rows[delivery.id] = replace(delivery)

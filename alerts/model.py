@@ -150,7 +150,11 @@ class DeliveryQueue(Protocol):
         """Mark as SENDING with one more attempt, durably, before the attempt."""
 
     def finish(self, delivery: Delivery) -> None:
-        """Write the row as it is now: SENT, FAILED, SKIPPED, or PENDING with a not_before."""
+        """Write the row as it is now: SENT, FAILED, SKIPPED, or PENDING with a not_before.
+
+        Nothing is written when another attempt has begun since: a worker that was given up and comes back late (a reload
+        during an attempt that hung) must not put a row that was sent in the meantime back to be sent again.
+        """
 
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
         """Whether the trigger of this episode was (or may have been) delivered to the receiver."""

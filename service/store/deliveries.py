@@ -71,7 +71,7 @@ class Deliveries:
         self._update(delivery)
 
     def finish(self, delivery: Delivery) -> None:
-        """Commit what became of the attempt."""
+        """Commit what became of the attempt, unless a later one has begun."""
         self._update(delivery)
 
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
@@ -112,7 +112,7 @@ class Deliveries:
         with self._database.write() as connection:
             changed = connection.execute(
                 update(_ROWS)
-                .where(_ROWS.c.id == delivery.id)
+                .where(_ROWS.c.id == delivery.id, _ROWS.c.attempts <= delivery.attempts)
                 .values(
                     status=delivery.status.value,
                     attempts=delivery.attempts,
@@ -122,7 +122,7 @@ class Deliveries:
                     remote=delivery.remote,
                 )
             )
-            if changed.rowcount != 1:
+            if changed.rowcount != 1 and connection.scalar(select(_ROWS.c.id).where(_ROWS.c.id == delivery.id)) is None:
                 raise StoreError(f"no delivery has the id {delivery.id!r}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from alerts.delivery import DeliveryWorker
 from alerts.memory import MemoryQueue
 from alerts.model import Delivery, DeliveryStatus, Outcome
 from alerts.pool import REMOVED, DeliveryPool, Lane
@@ -166,3 +167,43 @@ def test_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     assert room.queue.interrupted("stuck"), "the next start will find it and look"
     stuck.open.set()
     assert room.pool.stop(TIMEOUT)
+
+
+class Late(Gate):
+    """It took the message, and its answer is lost."""
+
+    def send(self, delivery: Delivery) -> Outcome:
+        super().send(delivery)
+        return Outcome(ok=False, retry=True, reason="timeout", ambiguous=True)
+
+
+def test_a_worker_that_outlasts_its_pool_does_not_have_its_message_sent_a_third_time() -> None:
+    """A reload while a receiver hangs: the next pool looks into the row and sends it; then the first attempt comes back."""
+    hanging = Late("chat", is_open=False)
+    first = Room(hanging)
+    first.queue.insert([row()])
+    first.pool.start()
+    assert hanging.entered.wait(TIMEOUT)
+    assert not first.pool.stop(0.0)
+
+    chat = Gate("chat")
+    worker = DeliveryWorker(chat, first.queue, clock=lambda: START, jitter=lambda: 0.0)
+    while worker.step(START) == START:
+        continue
+    assert [(found.status, found.attempts) for found in first.queue.rows()] == [(DeliveryStatus.SENT, 2)]
+    hanging.open.set()
+    first.wait_for(("chat", "timeout"))
+    assert [(found.status, found.attempts) for found in first.queue.rows()] == [(DeliveryStatus.SENT, 2)]
+    assert first.pool.stop(TIMEOUT)
+
+
+def test_a_receiver_that_cannot_be_closed_keeps_no_other_open() -> None:
+    class Broken(Gate):
+        def close(self) -> None:
+            raise OSError("no")
+
+    chat = Gate("chat")
+    room = Room(Broken("a"), chat)
+    room.pool.start()
+    assert room.pool.stop(TIMEOUT)
+    assert chat.closed

@@ -249,3 +249,30 @@ def test_several_threads_at_once(opened: Opened) -> None:
         thread.join(60)
     assert not faults
     assert done == {name: list(range(10)) for name in names}
+
+
+@pytest.mark.parametrize("late", [DeliveryStatus.PENDING, DeliveryStatus.FAILED, DeliveryStatus.SENT])
+def test_an_attempt_that_ends_late_does_not_undo_a_later_one(opened: Opened, late: DeliveryStatus) -> None:
+    """A worker was given up during an attempt that hung; the next one took its row for interrupted and sent it."""
+    opened.insert([row()])
+    hung = take(opened)
+    opened.queue.begin(hung)
+    (again,) = opened.queue.interrupted("chat")
+    opened.queue.finish(replace(again, status=DeliveryStatus.PENDING, ambiguous=True))
+    again = take(opened)
+    opened.queue.begin(again)
+    opened.queue.finish(replace(hung, status=late, not_before=1.0))
+    assert [found.attempts for found in opened.queue.interrupted("chat")] == [2], "the second attempt is under way"
+    opened.queue.finish(replace(again, status=DeliveryStatus.SENT))
+    opened.queue.finish(replace(hung, status=late, not_before=1.0))
+    assert due(opened) == [] and opened.queue.interrupted("chat") == []
+
+
+def test_an_attempt_that_ends_late_counts_while_nobody_has_tried_again(opened: Opened) -> None:
+    opened.insert([row()])
+    hung = take(opened)
+    opened.queue.begin(hung)
+    (found,) = opened.queue.interrupted("chat")
+    opened.queue.finish(replace(found, status=DeliveryStatus.PENDING, ambiguous=True))
+    opened.queue.finish(replace(hung, status=DeliveryStatus.SENT))
+    assert due(opened) == [], "it was sent"
