@@ -4,8 +4,8 @@ It is told what was found at one record (`Finding`) and when that was (`Moment`)
 at a clock, at a metric, or at a rule's text; severity, threshold and message are not part of it, so they may be edited while an
 alert fires. A hold that is made longer does not put a firing alert back to pending: it fires until its condition ends.
 
-A clock that is set back, or a run that resumes at an earlier step, begins a hold or a `keep` by time or steps anew: else it would
-last until the clock or the steps are back where they were.
+A clock that is set back, or a run that resumes at an earlier step, begins a hold or a `keep` by time or steps anew. Otherwise
+it would last until the clock or the steps are back where they were.
 """
 
 from __future__ import annotations

@@ -528,7 +528,8 @@ def test_a_restart_at_any_row_changes_nothing(rows: list[tuple[int, dict[str, fl
     """Only the states in `dirty` are kept, as the store does; rows may belong to one step (a move of 0)."""
 
     def play(stop_at: int | None) -> tuple[list[Any], dict[StateKey, Any]]:
-        run, states, kept, events, step = FakeRun(), RunStates(), dict[StateKey, bytes](), [], 1
+        run, states, kept, step = FakeRun(), RunStates(), dict[StateKey, bytes](), 1
+        events: list[Any] = []
         run.row(0, {"x": 0.0, "y": 0.0, "tick": 0.0})  # a metric of which a run has never heard may come as a surprise
         judge(RESTART, run, states)
         for index, (move, values) in enumerate(rows):
