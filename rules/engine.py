@@ -37,7 +37,7 @@ _NO_COMPARISON: Decisive | None = None
 _NOTHING_FIRES: Final = NothingFires()
 
 
-_MAX_PLANS: Final = 64
+_MAX_PLANS: Final = 16
 """Kinds of rows that are remembered per run; a trainer's rows have a few."""
 
 
