@@ -86,7 +86,8 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class SeriesView(Protocol):
-    """One metric of one run: the last samples, oldest first, steps strictly increasing."""
+    """One metric of one run: the last samples, oldest first, steps strictly increasing. To be read only: series that have the
+    same steps may share the array of them."""
 
     @property
     def provenance(self) -> Provenance: ...

@@ -193,9 +193,11 @@ class Run:
     def extend(self, pairs: Iterable[tuple[str, float]]) -> None:
         """Values of `record:` rules at the step just evaluated: part of the fold, so windows over them survive a restart."""
         with self._lock:
+            frozen, step = self._baselines.frozen, self.step
             for key, value in pairs:
-                self._book.record(key, self.step, value)
-                self._baselines.note(self.record, key, value)
+                self._book.record(key, step, value)
+                if key not in frozen:
+                    self._baselines.note(self.record, key, value)
             self._exposed = None
 
     def mark_breaching(self, keys: Collection[str]) -> None:
