@@ -48,6 +48,8 @@ class SelfWatch:
         """Something is so, or is not."""
         if self._own is not None:
             self._plan(self._own.judge(own, fires, now, reason=reason), pending, now)
+            if fires:  # also when that is no news: when it happened last decides when it is over, after a restart as well
+                self._keep(pending)
 
     def count(self, accepted: int, rejected: int, pending: Pending, now: float) -> None:
         """Values came in; too large a share of a minute that are no records is an alert."""
@@ -73,4 +75,8 @@ class SelfWatch:
     def _plan(self, events: Sequence[AlertEvent], pending: Pending, now: float) -> None:
         if events and self._own is not None:
             pending.planned(events, self._book.apply(events, now))
+            self._keep(pending)
+
+    def _keep(self, pending: Pending) -> None:
+        if self._own is not None:
             pending.own_states = [StateRow(self._own.name, _STATE, "", self._own.dump())]

@@ -80,6 +80,20 @@ def test_what_is_to_be_said_of_tocsin_itself_waits_for_the_store(bench: Bench, o
     assert [event.alert for event in bench.store.firing()] == [own.alert]
 
 
+@pytest.mark.parametrize("own", [Own.LIMITS, Own.INTERNAL, Own.DELIVERY, Own.RULE])
+def test_what_goes_on_happening_is_one_alert_however_often_we_restart(bench: Bench, own: Own) -> None:
+    alerts = []
+    for _ in range(6):
+        bench.now += QUIET_SECONDS / 2
+        alerts += told(bench.pipeline.happened(own, "again", bench.now).events)
+        bench = bench.restart()
+        bench.read()
+        alerts += told(bench.tick())
+    assert alerts == [("tocsin", own.alert, "firing", 0)]
+    bench.now += QUIET_SECONDS
+    assert told(bench.tick()) == [("tocsin", own.alert, "resolved", 0)]
+
+
 # ---- time that is not continuous
 
 
