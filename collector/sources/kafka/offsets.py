@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,6 +27,9 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, int] = {}
         self._committed_at = 0.0
+        self._answered = threading.Event()
+        """Not set while a commit is under way."""
+        self._answered.set()
 
     def put(self, tp: TopicPartition, position: int) -> None:
         self._waiting[tp] = position
@@ -41,12 +45,15 @@ class GroupOffsets:
             return
         self._committed_at = now
         try:
-            consumer.commit_async(self._take(), callback=_log_failure)
+            future = consumer.commit_async(self._take(), callback=_log_failure)
+            self._answered.clear()
+            future.add_both(lambda _: self._answered.set())
         except KafkaError as error:
             _log_failure({}, error)
 
     def close(self, consumer: KafkaConsumer) -> None:
-        """Commit what waits, and wait for the answer a little."""
+        """Commit what waits, and wait for the answers a little: a consumer that is closed before logs an error for each."""
+        self._answered.wait(_CLOSE_MS / 1000)
         if not self._waiting:
             return
         try:
