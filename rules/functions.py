@@ -24,8 +24,8 @@ _INF: Final = math.inf
 MAD_TO_SIGMA: Final = 1.4826
 """Makes the MAD of normal data estimate its standard deviation: 1 / Phi^-1(3/4)."""
 
-_LONG: Final = 96
-"""From so many samples on numpy finds an extreme faster than `max` does: 3 instead of 7 microseconds for 200 samples."""
+_LONG: Final = 48
+"""From so many samples on numpy finds an extreme faster than `max` does: 1 instead of 7 microseconds for 200 samples."""
 
 Samples = Sequence[float]
 
@@ -70,26 +70,22 @@ def median(window: Samples) -> float:
 
 def minimum(window: Samples) -> float:
     """The smallest sample that is a number; NaN when none is."""
-    if len(window) >= _LONG and (found := _extreme(np.minimum, window)):
-        return found
+    if len(window) >= _LONG and type(window) is array:
+        found: float = window[np.frombuffer(window).argmin()]  # of equal ones the first, as `min` has it; or a NaN
+        if found == found:
+            return found
     low = min(window)  # passes over a NaN unless it comes first
     return low if low == low else min((value for value in window if value == value), default=math.nan)
 
 
 def maximum(window: Samples) -> float:
     """The largest sample that is a number; NaN when none is."""
-    if len(window) >= _LONG and (found := _extreme(np.maximum, window)):
-        return found
+    if len(window) >= _LONG and type(window) is array:
+        found: float = window[np.frombuffer(window).argmax()]
+        if found == found:
+            return found
     high = max(window)
     return high if high == high else max((value for value in window if value == value), default=math.nan)
-
-
-def _extreme(choose: np.ufunc, window: Samples) -> float | None:
-    """The extreme of a long window; None where numpy's answer may differ from Python's: with a NaN, or between 0 and -0."""
-    if type(window) is not array:
-        return None
-    found = float(choose.reduce(np.frombuffer(window)))
-    return found if found == found and found != 0.0 else None
 
 
 def std(window: Samples) -> float:
