@@ -26,10 +26,16 @@ def after_histories(
     size: int, alpha: float, beta: float, histories: Iterable[tuple[float, float]]
 ) -> tuple[list[float], list[float]]:
     """`group_probabilities` of each prompt with k successes in n tries, as two lists; (0, 0) leaves the prior as it is."""
-    unseen = group_probabilities(size, alpha, beta)
+    unseen_right, unseen_wrong = group_probabilities(size, alpha, beta)
     rights, wrongs = [], []
     for won, tries in histories:
-        right, wrong = group_probabilities(size, alpha + won, beta + tries - won) if tries else unseen
-        rights.append(right)
-        wrongs.append(wrong)
+        if not tries:
+            rights.append(unseen_right)
+            wrongs.append(unseen_wrong)
+            continue
+        a, b = alpha + won, beta + tries - won  # written out, as it runs for every group of every record
+        total = a + b
+        common = lgamma(total) - lgamma(total + size)
+        rights.append(exp(lgamma(a + size) - lgamma(a) + common))
+        wrongs.append(exp(lgamma(b + size) - lgamma(b) + common))
     return rights, wrongs
