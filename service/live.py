@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from collector.model import RawRecord, RuleSample
-from collector.run import IncompatibleDump, Run
+from collector.run import Run
 from collector.runs import Runs
 from rules.run_states import RunStates, StateKey
 from service.store.model import Restored
@@ -69,6 +69,10 @@ class Facts(NamedTuple):
         return cls([(key, number) for key, number in recorded], breaching)
 
 
+class UnusableCheckpoint(Exception):
+    """The checkpoint is of another version of the program, or damaged."""
+
+
 def arrival(raw: RawRecord, record: wire.Record, clock: ClockKind) -> float:
     """When a record came, by the clock that judges silence."""
     return record.time if clock == "event" else raw.received_at
@@ -77,16 +81,15 @@ def arrival(raw: RawRecord, record: wire.Record, clock: ClockKind) -> float:
 def restored(stored: Restored, runs: Runs, clock: ClockKind) -> Live:
     """The run, made with the limits of `runs`, that the store holds: its checkpoint, the rows since then, its rule states.
 
-    A checkpoint of another version of the program is passed over, and the rows that the store still has are folded instead;
-    a row that cannot be folded any more is left out. Both are logged: a run with a shorter memory is better than one that
-    nobody watches.
+    A row that cannot be folded any more is left out and logged: a run with a shorter memory is better than one that nobody
+    watches. Raises UnusableCheckpoint; then all rows that the store still has should be folded.
     """
     run = runs.make(stored.run)
     if stored.checkpoint is not None:
         try:
             run = runs.load(stored.checkpoint)
-        except IncompatibleDump as error:
-            log.warning("run %s begins anew with %d stored rows: %s", stored.run, len(stored.records), error)
+        except Exception as error:  # of another version of the program, or damaged: whatever that makes of it
+            raise UnusableCheckpoint(f"{type(error).__name__}: {error}") from error
     states = RunStates()
     for kept in stored.states:
         try:

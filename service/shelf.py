@@ -3,6 +3,7 @@ forgotten with their partition. Three things are kept in step: the collector's r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 
 from alerts.incidents import IncidentBook
@@ -10,8 +11,10 @@ from collector.model import RuleSample, RunStatus
 from collector.run import DEPTH
 from collector.runs import Runs
 from rules.run_states import RunStates
-from service.live import ClockKind, Live, restored
+from service.live import ClockKind, Live, UnusableCheckpoint, restored
 from service.store.store import Store
+
+log = logging.getLogger(__name__)
 
 
 class Shelf:
@@ -109,4 +112,9 @@ class Shelf:
         stored = self._store.restore(run)
         if stored is None:
             return None
-        return restored(stored, self.runs, self._clock)
+        try:
+            return restored(stored, self.runs, self._clock)
+        except UnusableCheckpoint as error:
+            whole = self._store.restore(run, whole=True) or stored._replace(checkpoint=None)
+            log.warning("run %s is made anew of its %d stored rows: %s", run, len(whole.records), error)
+            return restored(whole, self.runs, self._clock)

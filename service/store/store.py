@@ -55,17 +55,18 @@ class Store:
             position = connection.scalar(found)
         return None if position is None else int(position)
 
-    def restore(self, run: str) -> Restored | None:
-        """What the store holds of a run; None when it never saw it."""
+    def restore(self, run: str, *, whole: bool = False) -> Restored | None:
+        """What the store holds of a run; None when it never saw it. `whole`: all rows that are left, and no checkpoint."""
         table, log = schema.runs, schema.records
         with self.database.read() as connection:
             row = connection.execute(select(table).where(table.c.run == run)).first()
             if row is None:
                 return None
-            since = select(log).where(log.c.run == run, log.c.sequence > row.checkpoint_sequence).order_by(log.c.sequence)
+            saved, checkpoint = (0, None) if whole else (row.checkpoint_sequence, row.checkpoint)
+            since = select(log).where(log.c.run == run, log.c.sequence > saved).order_by(log.c.sequence)
             records = [_stored(each) for each in connection.execute(since)]
             states = _states(connection, run)
-        return Restored(run, row.partition_name, row.checkpoint, row.checkpoint_sequence, row.sequence, records, states)
+        return Restored(run, row.partition_name, checkpoint, saved, row.sequence, records, states)
 
     def states(self, run: str) -> Sequence[StateRow]:
         """The stored rule states of a run."""
