@@ -222,8 +222,8 @@ class _Loading:
         return Group(spec.group, spec.layer, spec.question, file.variables, tuple(records), tuple(alerts), file.name)
 
     def _alert(self, draft: Draft, spec: AlertSpec) -> AlertRule | None:
-        hold = self._span(draft, "for", spec.for_, AT_ONCE)
-        keep = self._span(draft, "keep", spec.keep, NOT_AT_ALL)
+        hold = self._span(draft, "for", str(spec.for_), AT_ONCE)
+        keep = self._span(draft, "keep", str(spec.keep), NOT_AT_ALL)
         warmup = self._span(draft, "warmup", spec.warmup, NOT_AT_ALL)
         if warmup.domain is not Domain.RECORDS:
             self._error(draft, "warmup", f"{spec.warmup!r}: a warm-up counts records (write 20 records)")

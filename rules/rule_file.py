@@ -43,9 +43,10 @@ class AlertSpec(msgspec.Struct, forbid_unknown_fields=True):
     expr: str
     severity: Severity
     summary: Annotated[str, msgspec.Meta(min_length=1)]
-    for_: str = msgspec.field(default="1 record", name="for")
+    for_: str | int | float = msgspec.field(default="1 record", name="for")
+    """A bare number is read so that the loader can ask for its unit."""
     leave: str = ""
-    keep: str = ""
+    keep: str | int | float = ""
     next: list[str] = []
     runbook: str = ""
     requires_exact: list[str] = []

@@ -115,6 +115,8 @@ def alert(expr: str = "grad_norm > 1", **fields: str) -> str:
         (with_rule(alert(for_="1:30")), "12:10", "duration with its unit"),
         (with_rule(alert(for_="5 of 3 records")), "12:10", "m <= n"),
         (with_rule(alert(keep="2 of 3 records")), "12:11", "no time span"),
+        (with_rule(alert(keep="3")), "12:11", "'3' is no time span (write 3 records, 3 steps, 10m)"),
+        (with_rule(alert(keep="0.5")), "12:11", "'0.5' is no time span"),
         (with_rule(alert(warmup="10m")), "12:13", "a warm-up counts records"),
         (with_rule(alert(on_gap="ignore")), "12:13", "none of hold, reset, count"),
         (with_rule(alert(on_non_finite="page")), "12:20", "none of breach, hold"),
