@@ -111,7 +111,7 @@ def alert(expr: str = "grad_norm > 1", **fields: str) -> str:
         (with_rule(alert(summary="")), "7:5", "key 'summary' is missing"),
         (with_rule(alert(sumary="x")), "12:5", "unknown key 'sumary' (did you mean 'summary'?)"),
         (with_rule(alert(for_="2 epochs")), "12:10", "write 3 records"),
-        (with_rule(alert(for_="3")), "12:10", "expected text, got the number 3"),
+        (with_rule(alert(for_="3")), "12:10", "'3' is no time span (write 3 records, 3 steps, 10m or 3 of 5 records)"),
         (with_rule(alert(for_="1:30")), "12:10", "duration with its unit"),
         (with_rule(alert(for_="5 of 3 records")), "12:10", "m <= n"),
         (with_rule(alert(keep="2 of 3 records")), "12:11", "no time span"),
