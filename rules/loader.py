@@ -42,7 +42,7 @@ def load_bundle(paths: Sequence[Path], known_metrics: Collection[str] | None = N
     loading = _Loading(known_metrics)
     bundle = loading.load(paths)
     if loading.errors or bundle is None:
-        raise ConfigErrors(loading.errors)
+        raise ConfigErrors(loading.sorted_errors())
     return bundle
 
 
@@ -52,7 +52,7 @@ def load_text(text: str, file: str = "rules.yaml", known_metrics: Collection[str
     loading.read(text, file)
     bundle = loading.finish(())
     if loading.errors or bundle is None:
-        raise ConfigErrors(loading.errors)
+        raise ConfigErrors(loading.sorted_errors())
     return bundle
 
 
@@ -72,6 +72,13 @@ class _Loading:
         self.errors: Final[list[ConfigError]] = []
         self._known = known
         self._files: Final[list[RuleFile]] = []
+
+    def sorted_errors(self) -> list[ConfigError]:
+        """By file in the order of reading, then by place; a file's faults come from several passes."""
+        order: dict[str, int] = {}
+        for error in self.errors:
+            order.setdefault(error.file, len(order))
+        return sorted(self.errors, key=lambda error: (order[error.file], error.line, error.column))
 
     def read(self, text: str, file: str) -> None:
         found = read_rule_file(text, file, self.errors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -161,11 +161,39 @@ def _read_rule(node: YamlNode, errors: list[ConfigError]) -> RecordSpec | AlertS
         errors.append(node.mark.error("a rule is a mapping (write - alert: ... or - record: ...)"))
         return None
     if "record" in node.entries:
-        return convert(node, RecordSpec, errors)
+        return convert(node, RecordSpec, errors) or _salvaged(node, RecordSpec)
     if "alert" in node.entries:
-        return convert(node, AlertSpec, errors)
+        return convert(node, AlertSpec, errors) or _salvaged(node, AlertSpec)
     errors.append(node.mark.error("a rule begins with its kind (write alert: MyAlert or record: my_name)"))
     return None
+
+
+Spec = TypeVar("Spec", RecordSpec, AlertSpec)
+
+
+def _salvaged(node: Table, kind: type[Spec]) -> Spec | None:
+    """What can be read of a rule whose keys have faults, so that its expression and its texts are judged in the same round.
+
+    None without a readable expression. What is required and missing gets a stand-in that raises no error of its own; the
+    faults themselves are noted already, so nothing that is made of this is ever put in force.
+    """
+    line = node.mark.line
+    values: dict[str, Any] = {
+        "record": f"unread_{line}",
+        "alert": f"Unread{line}",
+        "id": f"unread-{line}",
+        "severity": Severity.WARNING,
+        "summary": "unread",
+    }
+    wanted = msgspec.structs.fields(kind)
+    values = {item.name: values[item.name] for item in wanted if item.name in values}
+    for item in wanted:
+        entry = node.entries.get(item.encode_name)
+        faults: list[ConfigError] = []
+        value = None if entry is None else convert(entry, item.type, faults)
+        if entry is not None and not faults:
+            values[item.name] = value
+    return kind(**values) if "expr" in values else None
 
 
 def _key_mark(table: YamlNode | None, key: str) -> Mark:

@@ -185,6 +185,37 @@ def test_all_faults_of_a_file_at_once() -> None:
     assert [line.split(":")[1] for line in faults(bad).splitlines()] == ["2", "11", "12"]
 
 
+def test_a_rule_with_wrong_keys_is_judged_to_its_end_in_the_same_round() -> None:
+    text = """\
+group: two
+layer: 4
+question: What is wrong here?
+vars:
+  a: {value: 0.5, unit: "1", doc: d}
+rules:
+  - alert: bad_name
+    id: Bad
+    expr: mean(grad_nrom[5]) < $b
+    colour: red
+    severity: loud
+    summary: "x {{ valu }}"
+    runbook: r
+  - record: 7
+    expr: mean(grad_norm[5]
+  - alert: NoSeverity
+    id: no-severity
+    expr: grad_norm > $a
+    leave: grad_nrom < 1
+    next: look
+"""
+    with pytest.raises(ConfigErrors) as caught:
+        load_text(text, known_metrics=KNOWN)
+    found = [(error.line, error.message.split(" (")[0].split(":")[0][:32]) for error in caught.value.errors]
+    assert [line for line, _ in found] == sorted(line for line, _ in found)
+    assert {line for line, _ in found} == {7, 8, 9, 10, 11, 12, 14, 15, 16, 19, 20}, found
+    assert len([1 for line, _ in found if line == 9]) == 2, "the unknown metric and the unknown variable"
+
+
 def test_cycles_are_shown_with_their_path() -> None:
     text = with_rule(
         alert("firing(B)", alert="A", id="a") + alert("firing(C)", alert="B", id="b") + alert("firing(A)", alert="C", id="c")
