@@ -166,4 +166,9 @@ def test_anything(metrics: dict[Any, Any], groups: Any, rollouts: Any) -> None:
 @given(_anything)
 def test_any_configuration(value: Any) -> None:
     plain(value)
-    opened(config={"x": value}, labels={"x": value}, links={"x": value})
+    opened(config={"x": value}, labels={"x": value, f"{value}": "y"}, links={"x": value, f"{value}": "y"})
+
+
+def test_a_label_with_what_the_wire_refuses_costs_a_character_not_the_run() -> None:
+    record = opened(labels={"te\0am": "rea\0soning", "half\ud83d": "pair\ud83d"})
+    assert record.labels == {"te\ufffdam": "rea\ufffdsoning", "half\ufffd": "pair\ufffd"}

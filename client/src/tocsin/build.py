@@ -73,9 +73,9 @@ def _run(pending: Pending, run: str, attempt: int) -> wire.RunRecord:
         run=run,
         attempt=attempt,
         time=pending.time,
-        labels={str(key): _clean(str(value)) for key, value in details["labels"].items() if value is not None},
+        labels={_column(key): _column(value) for key, value in details["labels"].items() if value is not None},
         config={str(key): plain(value) for key, value in details["config"].items()},
-        links={str(key): _clean(str(value)) for key, value in details["links"].items() if value is not None},
+        links={_clean(str(key)): _clean(str(value)) for key, value in details["links"].items() if value is not None},
         on_stop=details["on_stop"],
     )
 
@@ -183,6 +183,11 @@ def _shorten(text: str, limit: int) -> str:
     room = limit - len(_CUT)
     head, tail = data[: math.ceil(room / 2)], data[-(room // 2) :]
     return head.decode(errors="ignore") + _CUT + tail.decode(errors="ignore")
+
+
+def _column(value: Any) -> str:
+    """A label's text: it becomes a database column, which has no place for NUL; the wire refuses it there."""
+    return _clean(str(value)).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _clean(text: str) -> str:

@@ -57,7 +57,7 @@ class Counters(NamedTuple):
 class Reporter:
     """Reports one run. Thread-safe; `log` may be called from a signal handler.
 
-    run         id of the run, 1 to 200 characters; the same in every attempt
+    run         id of the run, 1 to 200 characters without NUL; the same in every attempt
     labels      what the run is (team, model, algorithm, framework, hardware); text by text
     config      how it was configured (group_size, clip_low ...); anything JSON can say, the rest by str()
     links       where else to look (wandb, rollouts)
@@ -92,8 +92,8 @@ class Reporter:
         queue_bytes: int = QUEUE_BYTES,
         exit_seconds: float = EXIT_SECONDS,
     ) -> None:
-        if not 0 < len(run) <= wire.MAX_NAME_CHARS:
-            raise ValueError(f"run must be a text of 1 to {wire.MAX_NAME_CHARS} characters")
+        if not 0 < len(run) <= wire.MAX_NAME_CHARS or "\0" in run:
+            raise ValueError(f"run must be a text of 1 to {wire.MAX_NAME_CHARS} characters, none of them NUL")
         if on_stop not in ON_STOP:
             raise ValueError(f"on_stop is {on_stop!r}, expected {', '.join(ON_STOP)}")
         if attempt is not None and attempt < 1:
