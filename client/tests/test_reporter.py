@@ -334,7 +334,7 @@ def test_other_ranks_send_steps_and_leave_run_and_end_to_rank_zero(transport: Me
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"run": ""}, {"run": "r" * 201}, {"on_stop": "maybe"}, {"attempt": 0}, {"transport": "somewhere"},
+        {"run": ""}, {"run": "r" * 201}, {"run": "a\0b"}, {"run": "half \ud83d"}, {"on_stop": "maybe"}, {"attempt": 0}, {"transport": "somewhere"},
         {"transport": "kafka://nowhere"},
     ],
 )  # fmt: skip

@@ -92,8 +92,8 @@ class Reporter:
         queue_bytes: int = QUEUE_BYTES,
         exit_seconds: float = EXIT_SECONDS,
     ) -> None:
-        if not 0 < len(run) <= wire.MAX_NAME_CHARS or "\0" in run:
-            raise ValueError(f"run must be a text of 1 to {wire.MAX_NAME_CHARS} characters, none of them NUL")
+        if not 0 < len(run) <= wire.MAX_NAME_CHARS or "\0" in run or any("\ud800" <= char <= "\udfff" for char in run):
+            raise ValueError(f"run must be a text of 1 to {wire.MAX_NAME_CHARS} characters, none of them NUL or half a pair")
         if on_stop not in ON_STOP:
             raise ValueError(f"on_stop is {on_stop!r}, expected {', '.join(ON_STOP)}")
         if attempt is not None and attempt < 1:
