@@ -334,8 +334,8 @@ def test_other_ranks_send_steps_and_leave_run_and_end_to_rank_zero(transport: Me
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"run": ""}, {"run": "r" * 201}, {"run": "a\0b"}, {"run": "half \ud83d"}, {"on_stop": "maybe"}, {"attempt": 0}, {"transport": "somewhere"},
-        {"transport": "kafka://nowhere"},
+        {"run": ""}, {"run": "r" * 201}, {"run": "a\0b"}, {"run": "half \ud83d"}, {"on_stop": "maybe"}, {"attempt": 0},
+        {"transport": "somewhere"}, {"transport": "kafka://nowhere"},
     ],
 )  # fmt: skip
 def test_arguments_that_cannot_be_meant(arguments: dict[str, Any]) -> None:
