@@ -142,9 +142,10 @@ def _variables(tree: Table, errors: list[ConfigError]) -> dict[str, Variable]:
         spec = convert(node, VariableSpec, ignored)
         if spec is None:
             value = find(node, "value")
-            known = isinstance(value, Scalar) and isinstance(value.value, int | float)
+            written = value.value if isinstance(value, Scalar) else None
             # A stand-in, so that its uses do not raise errors of their own.
-            variables[name] = Variable(name, float(value.value) if known else 1.0, "1", "", None, node.mark)  # type: ignore[union-attr]
+            number = float(written) if isinstance(written, int | float) else 1.0
+            variables[name] = Variable(name, number, "1", "", None, node.mark)
             continue
         if not SNAKE_CASE.fullmatch(name):
             errors.append(_key_mark(table, name).error(f"variable {name!r} is not in snake_case (write gap_stop)"))

@@ -132,7 +132,9 @@ def test_a_row_that_is_cut_for_good_is_an_unreadable_place() -> None:
 def test_unsloth_and_ms_swift_say_who_they_are() -> None:
     unsloth = parse(f"🦥 Unsloth: Will patch your computer\n{ROW}\n")
     assert {record.names for record in steps(unsloth)} == {"unsloth"}
-    assert records(unsloth)[0].labels == {"framework": "unsloth"}  # type: ignore[union-attr]
+    opening = records(unsloth)[0]
+    assert isinstance(opening, RunRecord)
+    assert opening.labels == {"framework": "unsloth"}
     model_only = parse(f"loading unsloth/Qwen3-4B\n{ROW}\n")
     assert {record.names for record in steps(model_only)} == {"trl"}
     swift = parse("{'loss': 0.1, 'grad_norm': 0.2, 'global_step/max_steps': '12/100', 'elapsed_time': '3m 5s'}\n")

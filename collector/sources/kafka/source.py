@@ -293,8 +293,7 @@ class KafkaSource:
             raise SourceUnavailable(reason(error)) from error
         found = damage.named(error)
         if found is None or found.tp not in self._next:
-            probe = lambda: connect(self._bootstrap, None, self._config, self._connect_seconds)  # noqa: E731
-            found = damage.probed(probe, self._next)
+            found = damage.probed(lambda: connect(self._bootstrap, None, self._config, self._connect_seconds), self._next)
         if found is None:
             # Whatever it was, the consumer cannot be polled again. A new one begins at the stored positions.
             self._drop()
