@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -129,8 +129,3 @@ class RunStates:
     def last_fired(self, rule_id: str) -> int:
         """Record number at which an alert last was firing; 0 = never."""
         return self._last_fired.get(rule_id, 0)
-
-
-def own_labels(labels: Mapping[str, str]) -> Labels:
-    """Labels in the form of a key."""
-    return tuple(sorted(labels.items()))

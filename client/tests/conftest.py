@@ -1,4 +1,4 @@
-"""Fixtures of the client's tests. The real broker is the one of tests/conftest.py."""
+"""Fixtures of the client's tests. The real brokers are those of tests/conftest.py."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import kafka_broker as kafka_broker
+from tests.conftest import private_broker as private_broker
 from tocsin import warn
 
 

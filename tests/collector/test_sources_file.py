@@ -105,7 +105,7 @@ def test_a_disk_that_fails_half_way_goes_on_at_the_same_place(tmp_path: Path, mo
     fails = True
 
     def failing(*arguments: object, **options: object) -> object:
-        for index, parsed in enumerate(read_records(*arguments, **options)):  # type: ignore[arg-type]
+        for index, parsed in enumerate(read_records(*arguments, **options)):  # type: ignore[arg-type]  # passed on as they came
             if index == 3 and fails:
                 raise OSError(5, "Input/output error")
             yield parsed

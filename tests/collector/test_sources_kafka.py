@@ -71,7 +71,7 @@ class TestOutOfReach:
         assert threading.active_count() == before
 
     def test_no_error_names_a_secret(self, unreachable: str) -> None:
-        source = KafkaSource(unreachable, ["t"], "g", connect_seconds=0.1, **{**SECURE, "ssl_cafile": None})  # type: ignore[arg-type]
+        source = KafkaSource(unreachable, ["t"], "g", connect_seconds=0.1, **{**SECURE, "ssl_cafile": None})  # type: ignore[arg-type]  # values of several types
         source.open(MemoryPositions())
         with pytest.raises(SourceUnavailable) as caught:
             source.poll(0.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
-    made = kafka.Broker(tmp_path_factory.mktemp("kafka"))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
-
-
 def consume(broker: kafka.Broker, topic: str) -> list[wire.Record]:
     """What is in a one-partition topic."""
     from kafka import KafkaConsumer, TopicPartition
@@ -57,18 +46,18 @@ def consume(broker: kafka.Broker, topic: str) -> list[wire.Record]:
         consumer.close()
 
 
-def test_a_broker_that_is_away_in_the_middle(broker: kafka.Broker, tmp_path: Path) -> None:
-    topic = broker.topic("records")
+def test_a_broker_that_is_away_in_the_middle(private_broker: kafka.Broker, tmp_path: Path) -> None:
+    topic = private_broker.topic("records")
     path = tmp_path / "a.jsonl"
 
     def write(*steps: int) -> None:
         with path.open("a") as file:
             file.writelines(json.dumps({"step": step, "data": {"actor/lr": 1.0}}) + "\n" for step in steps)
 
-    url = f"kafka://{broker.bootstrap}/{topic}"
+    url = f"kafka://{private_broker.bootstrap}/{topic}"
     write(*range(1, 301))
     status = cli.run(
-        [str(path), "--once", "--kafka", broker.bootstrap, "--topic", topic],
+        [str(path), "--once", "--kafka", private_broker.bootstrap, "--topic", topic],
         environ={},
         say=lambda text: None,
         clock=lambda: 1790000000.0,
@@ -77,22 +66,22 @@ def test_a_broker_that_is_away_in_the_middle(broker: kafka.Broker, tmp_path: Pat
     assert status == 0
 
     said: list[str] = []
-    transport = KafkaTransport([broker.bootstrap], topic=topic, fallback=tmp_path / "fallback", patience=2.0)
+    transport = KafkaTransport([private_broker.bootstrap], topic=topic, fallback=tmp_path / "fallback", patience=2.0)
     reading = Reading(to=url, run="a", bookmarks=Bookmarks(beside(path)), key=path.name, clock=lambda: 1790000000.0)
     shipper = Shipper([Log(Follower(path, "auto", reading), reading)], transport, said.append, flush_seconds=2.0)
     try:
-        broker.stop()
+        private_broker.stop()
         write(*range(301, 401))
         shipper.poll_once()
         write(*range(401, 501))
         shipper.poll_once()
         assert said == ["the transport does not confirm; waiting, the logs keep what is new"]
-        broker.start()
+        private_broker.start()
         services.until(lambda: not shipper.poll_once() and said[-1] == "the transport confirms again", "confirmation", 60.0)
         shipper.poll_once()
         assert shipper.settle()
     finally:
         shipper.close()
         transport.close(5.0)
-    steps = [record.step for record in consume(broker, topic) if isinstance(record, wire.StepRecord)]
+    steps = [record.step for record in consume(private_broker, topic) if isinstance(record, wire.StepRecord)]
     assert list(dict.fromkeys(steps)) == list(range(1, 501))
