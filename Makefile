@@ -21,11 +21,11 @@ $(STAMP): constraints.txt pyproject.toml client/pyproject.toml
 	touch $@
 
 $(DEV_STAMP): $(STAMP)
-	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev]'
+	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,frameworks]'
 	touch $@
 
 $(BENCH_STAMP): $(DEV_STAMP)
-	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,bench]'
+	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,frameworks,bench]'
 	touch $@
 
 setup: $(DEV_STAMP) ## the virtual environment with everything for development

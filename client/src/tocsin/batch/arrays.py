@@ -1,0 +1,98 @@
+"""The few array operations that measures use, on numpy and on torch. A measure written with `Ops` runs where its input lies.
+
+Token arrays are one-dimensional here: the tokens under the mask, response after response. Halves are made float32 before any
+difference, sums are float64 (float32 where a device has no float64), and nothing warns: a non-finite input gives a non-finite
+result, and that is an answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+Array = Any
+
+
+class Ops(Protocol):
+    """One array library on one device. Arrays in and out are its own; scalars are arrays of one value."""
+
+    block_tokens: int
+    """How many tokens a block should have: cache-sized on a processor, everything on an accelerator."""
+
+    def array(self, values: Any) -> Array:
+        """Anything array-like, on this device; a view where possible. Raises ValueError or TypeError for what is none."""
+
+    def floats(self, x: Array) -> Array:
+        """float32 of halves and whole numbers; float32 and float64 as they are."""
+
+    def flags(self, x: Array) -> Array:
+        """bool: x != 0."""
+
+    def take(self, x: Array, mask: Array) -> Array:
+        """[n]: the entries of x under the mask, in order."""
+
+    def repeat(self, x: Array, counts: Array) -> Array:
+        """[sum(counts)]: each entry of x as often as its count."""
+
+    def exp(self, x: Array) -> Array: ...
+
+    def log(self, x: Array) -> Array: ...
+
+    def sqrt(self, x: Array) -> Array: ...
+
+    def clip(self, x: Array, low: float | None, high: float | None) -> Array:
+        """NaN stays NaN."""
+
+    def where(self, condition: Array, x: Any, y: Any) -> Array: ...
+
+    def is_finite(self, x: Array) -> Array: ...
+
+    def count(self, flags: Array) -> Array:
+        """How many are true."""
+
+    def sum(self, x: Array) -> Array:
+        """In float64; 0 for none."""
+
+    def dot(self, x: Array, y: Array) -> Array:
+        """Sum of products, in float64."""
+
+    def max(self, x: Array) -> Array:
+        """NaN if there is one. Raises for an empty array."""
+
+    def min(self, x: Array) -> Array: ...
+
+    def segment_sum(self, x: Array, counts: Array) -> Array:
+        """[rows]: sums of consecutive segments of these lengths, in float64; 0 for an empty one."""
+
+    def segment_max(self, x: Array, counts: Array) -> Array:
+        """[rows]: maxima of consecutive segments; -inf for an empty one."""
+
+    def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
+        """Quantiles by linear interpolation between order statistics; NaN if there is a NaN. Raises for an empty array."""
+
+    def top(self, x: Array, k: int) -> Array:
+        """[k]: the largest, in any order."""
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        """One array of several."""
+
+    def stack(self, scalars: Sequence[Array]) -> Array:
+        """[n] of n scalars."""
+
+    def numbers(self, scalars: Sequence[Any]) -> list[float]:
+        """All scalars as Python numbers, in one copy from the device."""
+
+
+def ops_of(values: Sequence[Any]) -> Ops:
+    """The operations for these inputs: torch on the device of the first tensor among them, else numpy."""
+    torch = sys.modules.get("torch")  # a tensor can only come from a torch that is loaded
+    if torch is not None:
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                from tocsin.batch.arrays_torch import TorchOps
+
+                return TorchOps(value.device)
+    from tocsin.batch.arrays_numpy import NumpyOps
+
+    return NumpyOps()

@@ -1,0 +1,102 @@
+"""Array operations on numpy. See `arrays.Ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class NumpyOps:
+    """numpy, one core."""
+
+    block_tokens: int = 1 << 16
+
+    def array(self, values: Any) -> Array:
+        """A view of an array; a new one of a list."""
+        found = np.asarray(values)
+        if found.dtype == object:
+            found = found.astype(np.float64)  # None becomes NaN; text raises ValueError
+        if found.dtype.kind not in "bifu":
+            raise TypeError(f"numbers were expected, these are {found.dtype}")
+        return found
+
+    def floats(self, x: Array) -> Array:
+        return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+
+    def flags(self, x: Array) -> Array:
+        return x if x.dtype == np.bool_ else x != 0
+
+    def take(self, x: Array, mask: Array) -> Array:
+        return x[mask]
+
+    def repeat(self, x: Array, counts: Array) -> Array:
+        return np.repeat(x, counts)
+
+    def exp(self, x: Array) -> Array:
+        return np.exp(x)
+
+    def log(self, x: Array) -> Array:
+        return np.log(x)
+
+    def sqrt(self, x: Array) -> Array:
+        return np.sqrt(x)
+
+    def clip(self, x: Array, low: float | None, high: float | None) -> Array:
+        return np.clip(x, low, high)
+
+    def where(self, condition: Array, x: Any, y: Any) -> Array:
+        return np.where(condition, x, y)
+
+    def is_finite(self, x: Array) -> Array:
+        return np.isfinite(x)
+
+    def count(self, flags: Array) -> Array:
+        return np.asarray(np.count_nonzero(flags))
+
+    def sum(self, x: Array) -> Array:
+        return np.asarray(np.sum(x, dtype=np.float64))
+
+    def dot(self, x: Array, y: Array) -> Array:
+        return np.asarray(np.sum(x.astype(np.float64) * y))
+
+    def max(self, x: Array) -> Array:
+        return np.asarray(np.max(x))
+
+    def min(self, x: Array) -> Array:
+        return np.asarray(np.min(x))
+
+    def segment_sum(self, x: Array, counts: Array) -> Array:
+        sums = np.zeros(len(counts), dtype=np.float64)
+        filled = counts > 0
+        if filled.any():
+            starts = np.concatenate(([0], np.cumsum(counts[filled])[:-1]))
+            sums[filled] = np.add.reduceat(x, starts, dtype=np.float64)
+        return sums
+
+    def segment_max(self, x: Array, counts: Array) -> Array:
+        found = np.full(len(counts), -np.inf)
+        filled = counts > 0
+        if filled.any():
+            starts = np.concatenate(([0], np.cumsum(counts[filled])[:-1]))
+            found[filled] = np.maximum.reduceat(x, starts)
+        return found
+
+    def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
+        return [np.asarray(value) for value in np.quantile(x, levels)]
+
+    def top(self, x: Array, k: int) -> Array:
+        return np.asarray(np.partition(x, len(x) - k)[len(x) - k :])
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        return np.concatenate(parts)
+
+    def stack(self, scalars: Sequence[Array]) -> Array:
+        return np.asarray(scalars)
+
+    def numbers(self, scalars: Sequence[Any]) -> list[float]:
+        return [float(value) for value in scalars]

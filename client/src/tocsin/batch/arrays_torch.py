@@ -1,0 +1,105 @@
+"""Array operations on torch, on the input's own device. See `arrays.Ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Array = torch.Tensor
+
+
+class TorchOps:
+    """torch on one device; nothing here needs a gradient."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._double = torch.float32 if device.type == "mps" else torch.float64  # Apple's devices have no float64
+        self.block_tokens = 1 << 17 if device.type == "cpu" else 1 << 26
+
+    def array(self, values: Any) -> Array:
+        """The tensor without its graph; a list is copied to the device."""
+        found = values.detach() if isinstance(values, torch.Tensor) else torch.as_tensor(values)
+        return found.to(self._device)
+
+    def floats(self, x: Array) -> Array:
+        return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
+
+    def flags(self, x: Array) -> Array:
+        return x if x.dtype == torch.bool else x != 0
+
+    def take(self, x: Array, mask: Array) -> Array:
+        return x[mask]
+
+    def repeat(self, x: Array, counts: Array) -> Array:
+        return torch.repeat_interleave(x, counts)
+
+    def exp(self, x: Array) -> Array:
+        return torch.exp(x)
+
+    def log(self, x: Array) -> Array:
+        return torch.log(x)
+
+    def sqrt(self, x: Array) -> Array:
+        return torch.sqrt(x)
+
+    def clip(self, x: Array, low: float | None, high: float | None) -> Array:
+        return torch.clamp(x, low, high)
+
+    def where(self, condition: Array, x: Any, y: Any) -> Array:
+        return torch.where(condition, x, y)
+
+    def is_finite(self, x: Array) -> Array:
+        return torch.isfinite(x)
+
+    def count(self, flags: Array) -> Array:
+        return torch.count_nonzero(flags)
+
+    def sum(self, x: Array) -> Array:
+        return torch.sum(x, dtype=self._double)
+
+    def dot(self, x: Array, y: Array) -> Array:
+        return torch.sum(x.to(self._double) * y)
+
+    def max(self, x: Array) -> Array:
+        return torch.max(x)
+
+    def min(self, x: Array) -> Array:
+        return torch.min(x)
+
+    def segment_sum(self, x: Array, counts: Array) -> Array:
+        sums = torch.zeros(len(counts), dtype=self._double, device=self._device)
+        return sums.index_add_(0, self._rows(counts), x.to(self._double))
+
+    def segment_max(self, x: Array, counts: Array) -> Array:
+        found = torch.full((len(counts),), -torch.inf, dtype=x.dtype, device=self._device)
+        return found.scatter_reduce_(0, self._rows(counts), x, "amax")
+
+    def _rows(self, counts: Array) -> Array:
+        return torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
+
+    def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
+        ordered = torch.sort(x).values  # torch.quantile refuses more than 16 million entries; NaN is sorted last
+        found = []
+        for level in levels:
+            place = level * (len(ordered) - 1)
+            low = int(place)
+            high = min(low + 1, len(ordered) - 1)
+            value = torch.lerp(ordered[low], ordered[high], place - low)
+            found.append(torch.where(torch.isnan(ordered[-1]), ordered[-1], value))
+        return found
+
+    def top(self, x: Array, k: int) -> Array:
+        return torch.topk(x, k, sorted=False).values
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        return torch.cat(list(parts))
+
+    def stack(self, scalars: Sequence[Array]) -> Array:
+        return torch.stack(list(scalars))
+
+    def numbers(self, scalars: Sequence[Any]) -> list[float]:
+        tensors = [value for value in scalars if isinstance(value, torch.Tensor)]
+        copied = iter(torch.stack([value.to(self._double).reshape(()) for value in tensors]).tolist() if tensors else ())
+        return [next(copied) if isinstance(value, torch.Tensor) else float(value) for value in scalars]

@@ -1,0 +1,48 @@
+"""The seam of the batch package: what a measure is, and how its results come out.
+
+Token measures fold blocks of tokens (a block is small enough for the processor's cache, so many passes over it cost little);
+sample measures are functions of whole per-response arrays. Both yield scalars that may still lie on the device; `summarize`
+copies all of them in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from tocsin.batch.arrays import Ops
+from tocsin.batch.inputs import Settings
+from tocsin.batch.tokens import TokenBlock
+from tocsin.wire import Groups
+
+Scalar = Any
+"""A Python number, or an array of one value on the batch's device; None = nothing to compute it from (an empty batch)."""
+
+
+@dataclass
+class Found:
+    """What a measure found."""
+
+    metrics: dict[str, Scalar | Mapping[str, Scalar] | None] = field(default_factory=dict)
+    """By canonical name; a mapping for metrics with a label."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """What could not be computed, by metric or measure, and why, for a person."""
+    groups: Groups | None = None
+
+
+class TokenMeasure(Protocol):
+    """Made anew for each batch, fed its blocks in order, asked once."""
+
+    name: ClassVar[str]
+    """As told in `Summary.skipped` when inputs are missing."""
+    needs: ClassVar[tuple[str, ...]]
+    """Fields of `Batch` without which there is nothing to do (`mask` is always there: a missing one means all tokens)."""
+
+    def __init__(self, ops: Ops, settings: Settings) -> None: ...
+
+    def add(self, block: TokenBlock) -> None:
+        """Fold one block; it holds at least one response, maybe no token."""
+
+    def finish(self) -> Found:
+        """The results; None values when there was no token at all."""
