@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-Array = torch.Tensor
+Array = Any
+"""A torch.Tensor."""
 
 
 class TorchOps:
