@@ -405,3 +405,12 @@ def test_without_anything_said_records_go_to_a_spool_in_the_working_folder(
     assert [type(wire.decode(line).record).__name__ for line in path.read_bytes().splitlines()] == [
         "RunRecord", "StepRecord", "EndRecord",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_trouble_of_an_adapter_is_counted_each_time_and_told_once(rank: int, caplog: pytest.LogCaptureFixture) -> None:
+    with make(MemoryTransport(), rank=rank) as reporter:
+        for _ in range(3):
+            reporter.trouble("no_entropy", "the trainer gives no entropy")
+        assert reporter.counters.bad_values == {"no_entropy": 3}, "on every rank: each has its own trouble"
+    assert len([record for record in caplog.records if "gives no entropy" in record.getMessage()]) == 1

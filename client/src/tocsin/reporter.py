@@ -204,6 +204,11 @@ class Reporter:
         self._ack = request.id
         return request
 
+    def trouble(self, reason: str, text: str) -> None:
+        """For adapters: count what could not be reported (`counters.bad_values[reason]`), and tell it once. Never raises."""
+        self._bad[reason] += 1
+        warn_once(reason, f"run {self.run!r}: {text}")
+
     def flush(self, timeout: float = EXIT_SECONDS) -> bool:
         """Wait up to `timeout` seconds until everything logged so far is delivered, or on disk while Kafka is away.
 
@@ -222,7 +227,7 @@ class Reporter:
         """What became of the records so far."""
         sender = self._sender
         if sender is None:
-            return Counters(0, 0, 0, 0, {}, {}, 0)
+            return Counters(0, 0, 0, 0, {}, dict(self._bad), 0)
         counts = sender.transport.counts()
         return Counters(
             logged=self._logged,
