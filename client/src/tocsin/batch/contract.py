@@ -7,9 +7,9 @@ copies all of them in one go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from tocsin.batch.arrays import Ops
 from tocsin.batch.inputs import Settings
@@ -20,11 +20,31 @@ Scalar = Any
 """A Python number, or an array of one value on the batch's device; None = nothing to compute it from (an empty batch)."""
 
 
+class OnHost(NamedTuple):
+    """A result that is made of scalars once they are on the host: where their values decide whether there is a result at all.
+
+    A share of the tokens with positive advantage is such a one: on a device nobody knows yet whether there are any.
+    """
+
+    inputs: tuple[Scalar, ...]
+    compute: Callable[..., float | None]
+    """Called with the inputs as Python floats, in this order; None = nothing to compute it from."""
+
+
+def quotient(part: Scalar, whole: Scalar) -> OnHost:
+    """part / whole; None when the whole is 0."""
+    return OnHost((part, whole), _divide)
+
+
+def _divide(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
 @dataclass
 class Found:
     """What a measure found."""
 
-    metrics: dict[str, Scalar | Mapping[str, Scalar] | None] = field(default_factory=dict)
+    metrics: dict[str, Scalar | OnHost | Mapping[str, Scalar | OnHost] | None] = field(default_factory=dict)
     """By canonical name; a mapping for metrics with a label."""
     skipped: dict[str, str] = field(default_factory=dict)
     """What could not be computed, by metric or measure, and why, for a person."""
