@@ -50,7 +50,7 @@ def test_any_bytes(format: str, noise: bytes, packed: bool, cut: int) -> None:
             assert True  # a beginning that says nothing is allowed to be unknown
         places = list(read_records(path, format))
     for before, after in itertools.pairwise(places):
-        assert before.offset <= after.offset
+        assert before.next_offset <= after.offset, "who resumes behind a place must not pass over a later one"
         assert before.offset <= before.next_offset
     for place in places:
         if place.record is None:
@@ -70,6 +70,7 @@ def test_garbage_lines_lose_no_row(format: str, garbage: list[bytes]) -> None:
     for line in data:
         seen += [place.record for place in parser.feed(line, offset) if isinstance(place.record, StepRecord)]
         offset += len(line)
+    seen += [place.record for place in parser.finish() if isinstance(place.record, StepRecord)]
     steps = [record.step for record in seen]
     assert [step for step in steps if step <= len(garbage)] == list(range(1, len(garbage) + 1))
     assert all(not math.isinf(record.time) for record in seen)

@@ -6,6 +6,8 @@ import json
 import math
 
 from tocsin.formats import FORMATS, Parsed
+from tocsin.formats.base import Holding
+from tocsin.formats.merge import GRACE_SECONDS
 from tocsin.wire import EndRecord, RunRecord, StepRecord
 
 FORMAT = FORMATS["flat-jsonl"]
@@ -44,17 +46,105 @@ def test_ms_swift() -> None:
     assert steps({"loss": 1.0, "iteration": "7/9"})[0].step == 7
 
 
-def test_prime_rl_two_writers_out_of_order() -> None:
-    rows = [
-        {"step": 5, "time": 1790000000.1, "optim/lr": 1e-06},
-        {"step": 6, "time": 1790000000.2, "progress/tokens": 512000},
-        {"step": 5, "time": 1790000000.3, "mismatch_kl/all/mean": 0.0004},
-        {"step": 7, "time": 1790000000.4, "optim/lr": 1e-06},
+PRIME = {
+    "trainer": [{"perf/peak_memory": 9.0}, {"optim/lr": 1e-06, "optim/grad_norm": 0.5}, {"mismatch_kl/all/mean": 0.0004},
+                {"time/step": 30.0, "time/forward_backward": 20.0, "time/save_ckpt": 1.0}, {"system/disk": 0.5}],
+    "orchestrator": [{"progress/tokens": 512, "train/agg/all/a/reward/mean": 0.4, "time/step": 33.0, "time/save_ckpt": 2.0}],
+}  # fmt: skip
+
+
+def prime_rows(*turns: tuple[str, int]) -> list[dict[str, object]]:
+    """The rows of these steps, in this order of the writers."""
+    rows = [(step, row) for writer, step in turns for row in PRIME[writer]]
+    return [{"step": step, "time": 1790000000.0 + at, **row} for at, (step, row) in enumerate(rows)]
+
+
+def test_prime_rl_the_rows_of_a_step_are_joined_for_each_writer() -> None:
+    found = steps(*prime_rows(("orchestrator", 0), ("orchestrator", 1), ("trainer", 0), ("orchestrator", 2), ("trainer", 1)))
+    assert [(record.attempt, record.step, "optim/lr" in record.metrics) for record in found] == [
+        (1, 0, False),
+        (1, 1, False),
+        (1, 0, True),
+        (1, 2, False),
+        (1, 1, True),
     ]
-    found = steps(*rows)
-    assert [(record.attempt, record.step, record.time) for record in found] == [(1, row["step"], row["time"]) for row in rows]
     assert {record.names for record in found} == {"prime_rl"}
-    assert found[0].metrics == {"optim/lr": 1e-06}
+    assert found[2].metrics == {key: value for row in PRIME["trainer"] for key, value in row.items()}
+    assert found[2].time == 1790000006.0  # of its last row
+    assert found[0].metrics["orchestrator/time/step"] == 33.0
+    assert found[0].metrics["orchestrator/time/save_ckpt"] == 2.0
+    assert "time/step" not in found[0].metrics
+
+
+def test_prime_rl_interleaved_rows_are_told_apart() -> None:
+    first, second = prime_rows(("trainer", 5)), prime_rows(("orchestrator", 6))
+    found = steps(first[0], first[1], *second, *first[2:])
+    assert [(record.step, len(record.metrics)) for record in found] == [(5, 8), (6, 4)]
+
+
+def test_prime_rl_a_restart_that_goes_back_less_than_rows_are_late() -> None:
+    """Both writers begin again at step 3: one new attempt, whoever writes first."""
+    before = prime_rows(("orchestrator", 3), ("trainer", 3), ("orchestrator", 4), ("trainer", 4))
+    for turns in ((("orchestrator", 3), ("trainer", 3)), (("trainer", 3), ("orchestrator", 3))):
+        found = steps(*before, *prime_rows(*turns), *prime_rows(("orchestrator", 4), ("trainer", 4)))
+        assert [(record.attempt, record.step) for record in found] == [
+            *[(1, 3), (1, 3), (1, 4), (1, 4)],
+            *[(2, 3), (2, 3), (2, 4), (2, 4)],
+        ]
+
+
+def test_prime_rl_a_row_without_a_step_goes_with_the_next_that_has_one() -> None:
+    gauge = {"step": None, "time": 1790000000.5, "watcher/policy_version": 7, "producer": "orchestrator"}
+    found = steps(gauge, *prime_rows(("orchestrator", 5)), {**gauge, "watcher/policy_version": 8}, gauge)
+    assert [(record.step, record.metrics["watcher/policy_version"]) for record in found] == [(5, 7.0)]
+    assert found[0].names == "prime_rl"
+    parser = FORMAT.parser(run="r")
+    list(parser.feed(json.dumps(gauge).encode(), 0))
+    again = FORMAT.parser(run="r", state=parser.state())
+    list(again.feed(json.dumps({"step": 1, "time": 1790000001.0, "optim/lr": 1.0}).encode(), 0))
+    (_, last) = again.finish()
+    assert isinstance(last.record, StepRecord)
+    assert last.record.metrics["watcher/policy_version"] == 7.0
+
+
+def test_prime_rl_waits_for_the_rest_of_a_step_no_longer_than_the_grace() -> None:
+    parser = FORMAT.parser(run="r")
+    assert isinstance(parser, Holding)
+    rows = prime_rows(("trainer", 1))
+    for offset, row in enumerate(rows[:2]):
+        assert list(parser.feed(json.dumps(row).encode(), offset)) == []
+    assert parser.state() is None  # the place in the log stays before them
+    assert list(parser.overdue(100.0)) == []
+    assert list(parser.overdue(100.0 + GRACE_SECONDS - 0.1)) == []
+    (_, early) = parser.overdue(100.0 + GRACE_SECONDS)
+    assert isinstance(early.record, StepRecord)
+    assert early.record.metrics == {"perf/peak_memory": 9.0, "optim/lr": 1e-06, "optim/grad_norm": 0.5}
+    assert parser.state() is not None
+    list(parser.feed(json.dumps(rows[2]).encode(), 2))
+    (late,) = parser.finish()
+    assert isinstance(late.record, StepRecord)
+    assert (late.record.step, late.record.attempt) == (1, 1)
+
+
+def test_prime_rl_a_file_begun_anew_loses_nothing_that_was_held() -> None:
+    parser = FORMAT.parser(run="r")
+    (row,) = prime_rows(("orchestrator", 5))
+    list(parser.feed(json.dumps(row).encode(), 900))
+    parser.restarted()
+    assert parser.state() is None
+    places = [*parser.feed(json.dumps(row).encode(), 0), *parser.finish()]
+    records = [place.record for place in places if isinstance(place.record, StepRecord)]
+    assert [(record.attempt, record.step) for record in records] == [(1, 5), (2, 5)]
+
+
+def test_whose_names_these_are_may_show_in_a_later_row() -> None:
+    evaluation = {"step": 0, "time": 1790000000.0, "my/score": 0.5}
+    assert [record.names for record in steps(evaluation, *prime_rows(("trainer", 1)))] == ["canonical", "prime_rl"]
+
+
+def test_other_rows_are_sent_at_once() -> None:
+    parser = FORMAT.parser(run="r")
+    assert len(list(parser.feed(b'{"step": 1, "loss": 1.0}', 0))) == 2
 
 
 def test_a_restart_goes_further_back_than_rows_are_late() -> None:

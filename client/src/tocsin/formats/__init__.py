@@ -48,7 +48,17 @@ def read_records(path: Path, format: str = "auto", *, run: str | None = None, na
     if (chosen := FORMATS.get(format)) is None:
         raise UnknownFormat(f"no format {format!r}; there are: auto, {', '.join(FORMATS)}")
     file = open_log(path)
-    return _records(file, chosen, run or run_id(path), names)
+    return _in_order(_records(file, chosen, run or run_id(path), names))
+
+
+def _in_order(places: Iterator[Parsed]) -> Iterator[Parsed]:
+    """The places with offsets that never fall, though a parser may give a row after what stands behind it."""
+    reached = 0
+    for place in places:
+        if place.offset < reached:
+            place = place._replace(offset=reached, next_offset=max(reached, place.next_offset))
+        reached = max(reached, place.next_offset)
+        yield place
 
 
 def _records(file: LogFile, chosen: Format, run: str, names: str | None) -> Iterator[Parsed]:

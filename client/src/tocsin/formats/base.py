@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tocsin import wire
 from tocsin.wire import EndRecord, Record, RunRecord, StepRecord
@@ -20,9 +20,10 @@ State = dict[str, Any]
 class Parsed(NamedTuple):
     """One record, or one place that could not be read (`record` is None and `error` says why); the stream goes on after it.
 
-    Offsets are bytes of the uncompressed log; for a whole-file format they count rows. They never fall. Several records of
-    one line share its offset, and only the last has the end of the line as `next_offset`: whoever resumes at position p
-    keeps what has `offset >= p` and loses nothing.
+    Offsets are bytes of the uncompressed log; for a whole-file format they count rows. In what `read_records` gives they never
+    fall. Several records of one line share its offset, and only the last has the end of the line as `next_offset`: whoever
+    resumes at position p keeps what has `offset >= p` and loses nothing. A parser that holds rows gives them later, with their
+    own offset.
     """
 
     offset: int
@@ -47,6 +48,14 @@ class Parser(Protocol):
 
     def state(self) -> State | None:
         """Enough to go on after the last line in another process; None while lines are held that would be lost."""
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A parser that holds rows until their step is complete; a follower asks it at each look whether they waited enough."""
+
+    def overdue(self, now: float) -> Iterable[Parsed]:
+        """The rows that need not wait any longer at `now` (seconds; the call that first sees a row starts its time)."""
 
 
 class MakeParser(Protocol):
@@ -132,10 +141,14 @@ class RunLog:
             "cut": self.cut,
         }
 
+    def behind(self, step: int) -> bool:
+        """Whether a step is so far behind the newest that it belongs to a new attempt."""
+        return self.last_step is not None and step < self.last_step - self._late_steps
+
     def step(self, step: int, metrics: dict[str, Any], time: float | None = None) -> list[Record]:
         """The records of one row: the opening of an attempt where one begins, then the step."""
         records: list[Record] = []
-        if self.opened and (self.cut or (self.last_step is not None and step < self.last_step - self._late_steps)):
+        if self.opened and (self.cut or self.behind(step)):
             self.attempt += 1
             self.opened = False
             self.last_step = None

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tocsin import wire
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, placed, readable_step, unreadable
+from tocsin.formats.vocabulary import vocabulary
 from tocsin.wire import Record
 
 STEP_COLUMNS: Final = (
@@ -26,10 +27,6 @@ STEP_COLUMNS: Final = (
 counts episodes, so its `training_step` does."""
 _TIME = "_timestamp"
 _BOOKKEEPING: Final = frozenset({"_step", _TIME, "_runtime", "_wandb"})
-_VERL: Final = ("actor/", "actor_", "critic/", "critic_", "response_length/", "response_length_", "rollout_corr")
-_TRL: Final = frozenset(
-    "loss grad_norm learning_rate reward reward_std kl frac_reward_zero_std completion_length completions/mean_length".split()
-)
 
 
 class Header(NamedTuple):
@@ -63,14 +60,6 @@ def read_header(cells: Sequence[str]) -> Header | None:
     else:
         runs[""] = columns
     return Header(tuple(names), step, time, runs) if any(runs.values()) else None
-
-
-def vocabulary(keys: Iterable[str]) -> str:
-    """Whose names the keys are: verl, trl, else canonical."""
-    plain = [key.removeprefix("train/") for key in keys]
-    if any(key.startswith(_VERL) for key in plain):
-        return "verl"
-    return "trl" if len(_TRL.intersection(plain)) >= 2 else "canonical"
 
 
 class CsvParser:

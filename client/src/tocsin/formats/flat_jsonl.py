@@ -2,8 +2,10 @@
 
 ms-swift has no step key: `"global_step/max_steps": "12/100"` (Megatron: `"iteration": "12/100"`). Its last line is another
 record (`log_history`, `last_model_checkpoint`) and says that training ended. prime-rl has `step` and `time`; trainer and
-orchestrator write to one file, several rows per step and not always in order, so a row may be up to `LATE_STEPS` behind without
-being a restart. Two processes append to that file: a torn line is an unreadable place.
+orchestrator write to one file, several rows per step and not always in order: the rows of a step are joined (see `merge`), each
+writer's by themselves, and a row may be up to `LATE_STEPS` behind without being a restart. A row whose step is null tells what
+held at that moment; it goes with the next row that has a step. Two processes append to that file: a torn line is an unreadable
+place.
 """
 
 from __future__ import annotations
@@ -14,54 +16,96 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.formats import prime_rl
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, metrics_of, placed, readable_step, unreadable
-from tocsin.formats.csv_table import vocabulary
+from tocsin.formats.vocabulary import vocabulary
+from tocsin.formats.merge import Merger
 
 LATE_STEPS: Final = 8
 """The collector's reorder window."""
+MAX_GAUGES: Final = 500
+"""Values that may wait for a row with a step."""
 _STEP_KEYS: Final = ("global_step/max_steps", "iteration", "step")
-_SKIP: Final = frozenset({*_STEP_KEYS, "time"})
+_SKIP: Final = frozenset({*_STEP_KEYS, "time", "producer"})
 _EARLIEST: Final = 946684800.0
 """2000-01-01: a smaller `time` is a duration."""
-_PRIME_RL: Final = ("mismatch_kl/", "optim/", "progress/", "off_policy/", "is_masked", "train/agg/")
 
 
 class FlatJsonlParser:
     """Reads one file."""
 
-    def __init__(self, log: RunLog, names: str | None) -> None:
+    def __init__(self, log: RunLog, names: str | None, state: State | None) -> None:
         self._log = log
         self._names = names
+        self._merger = Merger(log, state.get("newest") if state else None)
+        self._gauges: dict[str, Any] = dict(state.get("gauges", {})) if state else {}
+        """The newest values of rows without a step."""
+        self._before_restart: list[Parsed] = []
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
-        """The records of one line; a blank line is nothing."""
+        """The records that one line completes; a blank line is nothing."""
         next_offset = offset + len(line)
+        out, self._before_restart = self._before_restart, []
         value = line.strip()
         if not value:
-            return ()
+            return out
         row = decoded(value)
         if row is None:
-            return (unreadable(offset, next_offset, "no JSON object", value),)
+            return [*out, unreadable(offset, next_offset, "no JSON object", value)]
         if "log_history" in row:
-            return placed(self._log.end(), offset, next_offset)
+            return [*out, *self._merger.close(), *placed(self._log.end(), offset, next_offset)]
         step = step_of(row)
+        if step is None and row.get("step", 0) is None and "time" in row:
+            self._gauge(metrics_of(row, skip=_SKIP))
+            return out
         if step is None:
-            return (unreadable(offset, next_offset, f"no step: one of {', '.join(_STEP_KEYS)}", value),)
-        if self._names is None and not self._log.opened:
+            why = f"no step: one of {', '.join(_STEP_KEYS)}"
+            return [*out, unreadable(offset, next_offset, why, value)]
+        if self._names is None and self._log.names == "canonical":  # a first row may say too little
             self._log.names = self._log.framework = written_by(row)
-        return placed(self._log.step(step, metrics_of(row, skip=_SKIP), _time(row)), offset, next_offset)
+        return [*out, *self._row(row, step, offset, next_offset)]
+
+    def _row(self, row: dict[str, Any], step: int, offset: int, next_offset: int) -> list[Parsed]:
+        metrics = metrics_of(row, skip=_SKIP)
+        if self._gauges:
+            metrics, self._gauges = self._gauges | metrics, {}
+        if self._log.names != "prime_rl":
+            return placed(self._log.step(step, metrics, _time(row)), offset, next_offset)
+        writer = prime_rl.wrote(row)
+        return self._merger.add(
+            step,
+            prime_rl.told_apart(metrics, writer),
+            offset=offset,
+            next_offset=next_offset,
+            time=_time(row),
+            writer=writer,
+            steps=prime_rl.steps_of(row, writer),
+        )
+
+    def _gauge(self, values: dict[str, Any]) -> None:
+        self._gauges |= values
+        while len(self._gauges) > MAX_GAUGES:
+            del self._gauges[next(iter(self._gauges))]
+
+    def overdue(self, now: float) -> Iterable[Parsed]:
+        """Steps whose rows have waited for each other long enough."""
+        out, self._before_restart = self._before_restart, []
+        return [*out, *self._merger.overdue(now)]
 
     def finish(self) -> Iterable[Parsed]:
-        """Nothing is held."""
-        return ()
+        """The steps that are held. Values that never met a row with a step are told of no step, so they are not told."""
+        out, self._before_restart = self._before_restart, []
+        return [*out, *self._merger.close()]
 
     def restarted(self) -> None:
         """The file was begun anew."""
-        self._log.cut = True
+        self._before_restart += self._merger.restart()
 
-    def state(self) -> State:
-        """Attempt and newest step."""
-        return self._log.state()
+    def state(self) -> State | None:
+        """Attempt, newest steps and waiting values; None while steps are held."""
+        if self._merger.holds or self._before_restart:
+            return None
+        return {**self._log.state(), "newest": self._merger.state(), "gauges": self._gauges}
 
 
 def decoded(value: bytes) -> dict[str, Any] | None:
@@ -89,7 +133,7 @@ def written_by(row: Mapping[str, Any]) -> str:
     """Whose names a row has."""
     if isinstance(row.get("global_step/max_steps", row.get("iteration")), str):
         return "ms_swift"
-    if "time" in row and any(key.startswith(_PRIME_RL) for key in row):
+    if prime_rl.is_row(row):
         return "prime_rl"
     return vocabulary(row)
 
@@ -110,7 +154,8 @@ def _time(row: Mapping[str, Any]) -> float | None:
 
 def make(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> FlatJsonlParser:
     """A parser that tells by the first row whose names these are."""
-    return FlatJsonlParser(RunLog(run=run, names=names or "canonical", clock=clock, state=state, late_steps=LATE_STEPS), names)
+    log = RunLog(run=run, names=names or "canonical", clock=clock, state=state, late_steps=LATE_STEPS)
+    return FlatJsonlParser(log, names, state)
 
 
 FLAT_JSONL = Format(

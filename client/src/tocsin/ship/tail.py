@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from tocsin.formats import Format, Parsed, Parser
-from tocsin.formats.base import unreadable
+from tocsin.formats.base import Holding, unreadable
 from tocsin.formats.gunzip import GzipLog
 from tocsin.formats.reading import Line, LogFile, is_gzip, lines, open_log
 from tocsin.ship.bookmarks import FINGERPRINT_BYTES, Bookmark, Fingerprint, fingerprint
@@ -183,6 +183,8 @@ class Tail:
         """The end of what is written. With `rest` (a last look), what is unfinished is sent as well, if it can be read; the
         bookmark stays before it, so that a later look takes it whole."""
         self._lines = None
+        if rest is None and isinstance(parser, Holding):
+            out += parser.overdue(self._reading.clock())
         batch = self._batch(file, parser, out, more=False)
         if rest is None:
             return batch

@@ -1,0 +1,137 @@
+"""Rows that belong to one step, joined before they are sent.
+
+Some frameworks write a step in several rows (prime-rl: five of the trainer and one of the orchestrator; slime: four console
+lines; verl in fully asynchronous training: two or three). They could be sent as they come, since the collector merges rows of
+one step. They are joined all the same, because a quantity made of several keys needs them in one row, because two writers use
+one key for two things, and because a step then is one record and not seven.
+
+What is joined is held, so it is not held for long. A step is sent when its writer begins another one, or
+`GRACE_SECONDS` after a follower first saw it (`overdue`), whichever is first: an alarm comes two or three seconds later than it
+could. A row that comes after that is sent as a further row of its step, and the collector joins it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.formats.base import Parsed, RunLog, State, placed
+
+GRACE_SECONDS: Final = 2.0
+"""The rows of one step come within milliseconds; the steps themselves take tens of seconds."""
+MAX_VALUES: Final = 2_000
+"""Values that one joined record may have: the limit of the wire. What would go beyond begins another record."""
+
+
+class Steps(enum.Enum):
+    """What is known of the steps of a kind of row, and so what tells of a restart."""
+
+    RISE = enum.auto()
+    """One row per step, in order: a step that is not above the one before is a restart."""
+    STAY = enum.auto()
+    """Several rows per step, in order: a step that falls is a restart."""
+    MAY_FALL = enum.auto()
+    """A row may come late (an evaluation): a restart is only what `RunLog.behind` says."""
+
+
+@dataclass
+class _Held:
+    """The rows of one step so far."""
+
+    step: int
+    metrics: dict[str, Any]
+    time: float | None
+    offset: int
+    next_offset: int
+    since: float | None = None
+    """When a follower first saw it, by its clock."""
+
+
+class Merger:
+    """Joins the rows of each step, per writer of the log, and numbers the attempts of the run.
+
+    `writer` is any name: two processes that write into one log are at different steps, and each is followed by itself.
+    """
+
+    def __init__(self, log: RunLog, newest: State | None = None) -> None:
+        self.log = log
+        self._held: dict[str, _Held] = {}
+        self._newest: dict[str, int] = {str(writer): int(step) for writer, step in (newest or {}).items()}
+        """The newest step of each writer, by its rows whose steps rise."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether rows wait that would be lost."""
+        return bool(self._held)
+
+    def state(self) -> State:
+        """The newest step of each writer, for the constructor."""
+        return dict(self._newest)
+
+    def add(
+        self,
+        step: int,
+        metrics: dict[str, Any],
+        *,
+        offset: int,
+        next_offset: int,
+        time: float | None = None,
+        writer: str = "",
+        steps: Steps = Steps.MAY_FALL,
+    ) -> list[Parsed]:
+        """Take a row, and give the records that it completes.
+
+        `steps` says how the steps of such rows go; they tell of a restart also where it goes back so little that a row could
+        be late.
+        """
+        out: list[Parsed] = []
+        newest = self._newest.get(writer)
+        if steps is Steps.MAY_FALL or newest is None:
+            restarted = self.log.behind(step)
+        else:
+            restarted = step < newest or (step == newest and steps is Steps.RISE)
+        if restarted:
+            out += self.restart()
+        if steps is Steps.RISE:
+            self._newest[writer] = step
+        held = self._held.get(writer)
+        if held is not None and (held.step != step or len(held.metrics) + len(metrics) > MAX_VALUES):
+            del self._held[writer]
+            self._held[writer] = _Held(step, dict(metrics), time, offset, next_offset)
+            out += self._send(held)
+        elif held is not None:
+            held.metrics |= metrics
+            held.next_offset = next_offset
+            held.time = time if held.time is None or time is None else max(held.time, time)
+        else:
+            self._held[writer] = _Held(step, dict(metrics), time, offset, next_offset)
+        return out
+
+    def restart(self) -> list[Parsed]:
+        """The job was restarted: what is held belongs to the attempt so far, what follows to the next."""
+        out = self.close()
+        self._newest.clear()
+        self.log.cut = self.log.opened or self.log.cut
+        return out
+
+    def close(self) -> list[Parsed]:
+        """Everything that is held, oldest first."""
+        return [parsed for writer in list(self._held) for parsed in self._send(self._held.pop(writer))]
+
+    def overdue(self, now: float) -> list[Parsed]:
+        """What has been held for the time of grace, by the clock of the follower. A clock that was set back counts as that."""
+        out: list[Parsed] = []
+        for writer, held in list(self._held.items()):
+            if held.since is None:
+                held.since = now
+            elif not 0.0 <= now - held.since < GRACE_SECONDS:
+                del self._held[writer]
+                out += self._send(held)
+        return out
+
+    def _send(self, held: _Held) -> list[Parsed]:
+        """The records of a step that is no longer held. Whoever resumes behind them must not pass over what still is."""
+        next_offset = min((other.offset for other in self._held.values()), default=held.next_offset)
+        records = self.log.step(held.step, held.metrics, held.time)
+        return placed(records, held.offset, max(held.offset, next_offset))
