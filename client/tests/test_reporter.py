@@ -15,6 +15,7 @@ import tocsin
 from tests.kit.services import until
 from tocsin import spool, wire
 from tocsin.control import StopRequest
+from tocsin.rollout_log.writer import RolloutCounts
 from tocsin.transports import Message
 from tocsin.transports.memory import MemoryTransport
 
@@ -126,7 +127,7 @@ def test_a_run_from_start_to_end(transport: MemoryTransport) -> None:
     assert second.groups == wire.Groups(size=2, prompt=["p"], success=[1])
     assert second.rollouts == [wire.Rollout(response="r")]
     assert end == wire.EndRecord(run="run-1", attempt=3, step=2, time=1003.0, status="failed", reason="out of memory")
-    assert reporter.counters == (2, 4, 0, 0, {}, {}, 0)
+    assert reporter.counters[:7] == (2, 4, 0, 0, {}, {}, 0)
 
 
 def test_the_first_log_announces_the_run(reporter: tocsin.Reporter, transport: MemoryTransport) -> None:
@@ -321,7 +322,7 @@ def test_a_silent_rank_has_no_transport_and_no_thread(tmp_path: Path, monkeypatc
     reporter.end()
     reporter.close()
     assert threading.active_count() == before
-    assert reporter.counters == (0, 0, 0, 0, {}, {}, 0)
+    assert reporter.counters == (0, 0, 0, 0, {}, {}, 0, RolloutCounts())
     assert list(tmp_path.iterdir()) == []
 
 

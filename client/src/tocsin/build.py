@@ -33,7 +33,7 @@ class Pending(msgspec.Struct, frozen=True):
     step: Any = None
     metrics: dict[Any, Any] = {}
     extras: dict[str, Any] | None = None
-    """groups, rollouts"""
+    """groups, rollouts, rollout_log"""
     details: dict[str, Any] = {}
     """Fields of a run or end record."""
 
@@ -45,7 +45,7 @@ def build(pending: Pending, *, run: str, attempt: int, names: str, bad: Counter[
     """
     if pending.kind == "run":
         return _run(pending, run, attempt)
-    step = 0 if pending.step is None and pending.kind == "end" else _step(pending.step)
+    step = 0 if pending.step is None and pending.kind == "end" else step_number(pending.step)
     if pending.kind == "end":
         details = pending.details
         return wire.EndRecord(
@@ -59,7 +59,8 @@ def build(pending: Pending, *, run: str, attempt: int, names: str, bad: Counter[
     return record
 
 
-def _step(value: Any) -> int:
+def step_number(value: Any) -> int:
+    """The number of a step, from whatever counts. Raises TypeError or ValueError for what is no number of 0 or more."""
     # Tensors and numpy integers have __index__; a float that counts (12.0) is what pandas and JSON make of an int.
     step = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     if not 0 <= step < 2**62:
@@ -75,7 +76,7 @@ def _run(pending: Pending, run: str, attempt: int) -> wire.RunRecord:
         time=pending.time,
         labels={_column(key): _column(value) for key, value in details["labels"].items() if value is not None},
         config={str(key): plain(value) for key, value in details["config"].items()},
-        links={_clean(str(key)): _clean(str(value)) for key, value in details["links"].items() if value is not None},
+        links={clean(str(key)): clean(str(value)) for key, value in details["links"].items() if value is not None},
         on_stop=details["on_stop"],
     )
 
@@ -85,22 +86,22 @@ def plain(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _clean(value)
+        return clean(value)
     if isinstance(value, int):
         return int(value) if -(2**63) <= value < 2**64 else str(value)
     if isinstance(value, float):
         return float(value)
     if depth >= MAX_CONFIG_DEPTH:
-        return _clean(str(value))
+        return clean(str(value))
     if isinstance(value, Mapping):
-        return {_clean(str(key)): plain(item, depth + 1) for key, item in value.items()}
+        return {clean(str(key)): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item, depth + 1) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
     if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
         return plain(value.item(), MAX_CONFIG_DEPTH)
-    return _clean(str(value))
+    return clean(str(value))
 
 
 def _add_extras(record: wire.StepRecord, extras: dict[str, Any], bad: Counter[str]) -> None:
@@ -109,12 +110,16 @@ def _add_extras(record: wire.StepRecord, extras: dict[str, Any], bad: Counter[st
             record.groups = _groups(groups)
         except Exception:  # anything may have been passed in, so anything may be raised; it is counted and the step goes on
             bad["bad_groups"] += 1
-    if rollouts := extras.get("rollouts"):
+    rollouts = extras.get("rollouts")
+    if (logged := extras.get("rollout_log")) is not None:
+        rollouts, record.rollout_log = logged.sample(), logged.pointer
+    if rollouts:
         if len(rollouts) > wire.MAX_ROLLOUTS:
             bad["rollouts_cut"] += len(rollouts) - wire.MAX_ROLLOUTS
         for rollout in rollouts[: wire.MAX_ROLLOUTS]:
             try:
-                record.rollouts.append(_rollout(rollout, bad))
+                # Of what the rollout log has whole, a cut in the record is no loss.
+                record.rollouts.append(_rollout(rollout, bad if logged is None else Counter()))
             except Exception:  # as above
                 bad["bad_rollout"] += 1
     if (record.groups is not None or record.rollouts) and len(wire.encode(record)) > MAX_VALUE_BYTES:
@@ -129,7 +134,7 @@ def _groups(groups: Any) -> wire.Groups:
     if isinstance(groups, wire.Groups):
         found = groups
     else:
-        size, prompts = operator.index(groups["size"]), [_clean(str(prompt)) for prompt in _items(groups["prompt"])]
+        size, prompts = operator.index(groups["size"]), [clean(str(prompt)) for prompt in _items(groups["prompt"])]
         success = [None if item is None else operator.index(item) for item in _items(groups.get("success"))]
         means, stds = (_numbers(groups.get(name)) for name in ("reward_mean", "reward_std"))
         found = wire.Groups(size=size, prompt=prompts, success=success, reward_mean=means, reward_std=stds)
@@ -151,10 +156,12 @@ def _rollout(rollout: Any, bad: Counter[str]) -> wire.Rollout:
     if isinstance(rollout, wire.Rollout):
         prompt, response = rollout.prompt, rollout.response
         reward, correct, truncated = rollout.reward, rollout.correct, rollout.truncated
+        index, picked = rollout.index, rollout.picked
     else:
         prompt, response = (str(rollout.get(name) or "") for name in ("prompt", "response"))
-        reward, correct, truncated = (rollout.get(name) for name in ("reward", "correct", "truncated"))
-    prompt, response = _clean(prompt), _clean(response)
+        reward, correct, truncated, index = (rollout.get(name) for name in ("reward", "correct", "truncated", "index"))
+        picked = str(rollout.get("picked") or "")
+    prompt, response = clean(prompt), clean(response)
     if len(prompt.encode()) + len(response.encode()) > wire.MAX_ROLLOUT_BYTES:
         bad["text_cut"] += 1
         prompt = _shorten(prompt, wire.MAX_ROLLOUT_BYTES // 4)
@@ -165,6 +172,8 @@ def _rollout(rollout: Any, bad: Counter[str]) -> wire.Rollout:
         reward=None if reward is None else _scalar(reward),
         correct=None if correct is None else bool(correct),
         truncated=None if truncated is None else bool(truncated),
+        index=None if index is None else operator.index(index),
+        picked=clean(picked)[: wire.MAX_NAME_CHARS],
     )
 
 
@@ -187,11 +196,13 @@ def _shorten(text: str, limit: int) -> str:
 
 def _column(value: Any) -> str:
     """A label's text: it becomes a database column, which has no place for NUL; the wire refuses it there."""
-    return _clean(str(value)).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return clean(str(value)).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """The text with half surrogate pairs (a model's output cut inside an emoji) as U+FFFD, so that it can be encoded."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -7,6 +7,7 @@
     TOCSIN_TOPIC                                     records topic, default tocsin.records
     TOCSIN_SPOOL                                     spool folder, default ./tocsin-spool; with TOCSIN_KAFKA the place
                                                      of the fallback folder
+    TOCSIN_ROLLOUTS                                  folder of the rollout logs, default ./tocsin-rollouts; "off" for none
 
 A wrong value in the environment is warned about and passed over: it must not end a job that was started at night.
 """
@@ -23,6 +24,8 @@ from tocsin.transports import RECORDS_TOPIC, Transport, from_url
 from tocsin.warn import warn_once
 
 DEFAULT_SPOOL: Final = "tocsin-spool"
+DEFAULT_ROLLOUTS: Final = "tocsin-rollouts"
+_OFF: Final = frozenset({"off", "no", "false", "0"})
 
 
 def rank(environ: Mapping[str, str]) -> int:
@@ -60,6 +63,25 @@ def transport(environ: Mapping[str, str], url: str | None = None) -> Transport:
     except ImportError as error:
         warn_once("environment", f"{wanted} cannot be used ({error}); records go to the spool {folder}")
     return from_url(f"spool:{folder}")
+
+
+def rollouts(environ: Mapping[str, str], wanted: Path | str | bool | None = None) -> Path | None:
+    """The folder of the rollout logs: the one that is wanted, else the environment's; None for no log.
+
+    Raises ValueError for a path with NUL.
+    """
+    said = environ.get("TOCSIN_ROLLOUTS", "").strip()
+    if wanted is False or (wanted is None and said.lower() in _OFF):
+        return None
+    folder = wanted if isinstance(wanted, Path | str) else "" if said.lower() in _OFF else said
+    if "\0" in str(folder):
+        raise ValueError("the folder of the rollout log has NUL in its name")
+    try:
+        # Absolute: a job that changes its working directory goes on in the same folder.
+        return Path(folder or DEFAULT_ROLLOUTS).absolute()
+    except OSError as error:
+        warn_once("environment", f"no rollout log, the working directory is gone: {error}")
+        return None
 
 
 def _settings(environ: Mapping[str, str]) -> dict[str, object]:

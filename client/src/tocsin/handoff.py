@@ -71,6 +71,16 @@ class Handoff(Generic[T]):
             self._bytes = 0  # also heals the count if a signal handler's put interrupted another one
             return entries
 
+    def pop(self) -> Entry[T] | None:
+        """The oldest entry, which leaves the queue; None when there is none."""
+        with self._lock:
+            for part in (self._kept, self._entries):
+                if part:
+                    entry = part.popleft()
+                    self._bytes -= entry.size
+                    return entry
+            return None
+
     def peek(self, max_items: int, max_bytes: int) -> list[Entry[T]]:
         """The oldest entries, at least one if there is one, which stay until `done`."""
         with self._lock:

@@ -15,13 +15,16 @@ import os
 import time as clocks
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from tocsin import control, environment, wire
-from tocsin.build import Pending, build
+from tocsin.build import Pending, build, step_number
 from tocsin.control import StopRequest
+from tocsin.rollout_log.columns import take as take_columns
+from tocsin.rollout_log.writer import DISK_BYTES, SAMPLE_BYTES, RolloutCounts, RolloutLog
 from tocsin.sender import QUEUE_BYTES, QUEUE_ITEMS, Sender
 from tocsin.snapshot import VALUE_BYTES, take, take_extras
 from tocsin.transports import Message, Transport
@@ -52,6 +55,8 @@ class Counters(NamedTuple):
     """Parts left out of records, by reason: bad_value, bad_name, too_many, sharded_tensor, bad_groups, rollouts_cut ..."""
     errors: int
     """Failed attempts to connect, write or read; each was or will be tried again."""
+    rollouts: RolloutCounts = RolloutCounts()
+    """What became of the steps of `log_rollouts`."""
 
 
 class Reporter:
@@ -67,6 +72,9 @@ class Reporter:
     names       vocabulary of the metric keys: canonical, or a framework of the alias table
     attempt     1 for the first start of the run; None for what the environment says
     rank        None for what the environment says; ranks other than 0 do nothing
+    rollout_log folder in which `log_rollouts` keeps the responses, in one of the run's own; None for what the environment says
+                (./tocsin-rollouts without), False for none: then only the sample in the record is left
+    rollout_disk_bytes    what the files of the run there may take; the oldest go first
     all_ranks   every rank sends its steps. Rows of one step are merged, so ranks must use different metric keys; run and
                 end are sent by rank 0 alone.
     clock       seconds since the epoch
@@ -87,6 +95,8 @@ class Reporter:
         attempt: int | None = None,
         rank: int | None = None,
         all_ranks: bool = False,
+        rollout_log: Path | str | bool | None = None,
+        rollout_disk_bytes: int = DISK_BYTES,
         clock: Callable[[], float] = clocks.time,
         queue_items: int = QUEUE_ITEMS,
         queue_bytes: int = QUEUE_BYTES,
@@ -113,6 +123,8 @@ class Reporter:
         self._clock = clock
         self._exit_seconds = exit_seconds
         self._sender: Sender | None = None
+        folder = environment.rollouts(os.environ, rollout_log)
+        self._rollouts = RolloutLog(folder, run=run, attempt=self.attempt, rank=self.rank, disk_bytes=rollout_disk_bytes)
         if self._active:
             if transport is None or isinstance(transport, str):
                 transport = environment.transport(os.environ, transport)
@@ -176,6 +188,64 @@ class Reporter:
             # The promise to the job: whatever it passes in, the loop goes on. The loss is counted and told once.
             sender.lose("bad_record", f"a record could not be taken: {type(error).__name__}: {error}")
 
+    def log_rollouts(
+        self,
+        step: int,
+        *,
+        responses: Sequence[Any],
+        prompts: Sequence[Any] | None = None,
+        rewards: Any = None,
+        components: Mapping[str, Any] | None = None,
+        correct: Any = None,
+        truncated: Any = None,
+        policy_version: Any = None,
+        prompt_ids: Any = None,
+        extra: Mapping[str, Any] | None = None,
+        time: float | None = None,
+    ) -> None:
+        """Keep every response of a step, beside the job, and put a few of them into its record. Never raises, never blocks.
+
+        Before any filtering, one entry per response in each column: a list, an array or a tensor; or one value for all. The
+        folder, the limits and the format: see `tocsin.rollout_log`. It costs a copy of the lists; texts are not copied.
+
+        responses       texts, or conversations (lists of messages with role and content)
+        prompts         as responses
+        rewards         final reward, after penalties
+        components      {name: raw reward by that model or rule}; NaN or None where it does not apply
+        correct         judged correct
+        truncated       cut by the length limit
+        policy_version  of the weights that generated
+        prompt_ids      as in the record's groups
+        extra           {name: column} of whatever else a reader should see: reference answers, advantages, lengths
+        time            seconds since the epoch; now if None
+        """
+        sender = self._sender
+        if sender is None:
+            return
+        try:
+            if not self._started:
+                self.start()
+            now = self._now(time)
+            columns = take_columns(
+                step_number(step),
+                now,
+                responses,
+                prompts=prompts,
+                rewards=rewards,
+                components=components,
+                correct=correct,
+                truncated=truncated,
+                policy_version=policy_version,
+                prompt_ids=prompt_ids,
+                extra=extra,
+            )
+            sample = self._rollouts.put(columns)
+            self._logged += 1
+            sender.put(Pending("step", now, columns.step, extras={"rollout_log": sample}), _STEP_BYTES + SAMPLE_BYTES)
+        except Exception as error:
+            # As in `log`.
+            sender.lose("bad_record", f"rollouts could not be taken: {type(error).__name__}: {error}")
+
     def end(self, status: str = "finished", reason: str = "", step: int | None = None) -> None:
         """Close the attempt: finished, failed or stopped; at the step logged last unless told. Never raises.
 
@@ -214,12 +284,18 @@ class Reporter:
 
         Returns whether that is so. Never raises.
         """
-        return self._sender is None or self._sender.flush(timeout)
+        if self._sender is None:
+            return True
+        deadline = clocks.monotonic() + timeout
+        delivered = self._sender.flush(timeout)
+        return self._rollouts.flush(max(0.0, deadline - clocks.monotonic())) and delivered
 
     def close(self, timeout: float = EXIT_SECONDS) -> None:
         """Flush, then let go of threads, files and sockets. Idempotent. Never raises. It does not end the run."""
         if self._sender is not None:
+            deadline = clocks.monotonic() + timeout
             self._sender.close(timeout)
+            self._rollouts.close(max(0.0, deadline - clocks.monotonic()))
         _live.discard(self)
 
     @property
@@ -235,8 +311,9 @@ class Reporter:
             waiting=len(sender) + counts.waiting,
             spooled=counts.spooled,
             dropped=dict(sender.dropped + Counter(counts.dropped)),
-            bad_values=dict(self._bad),
+            bad_values=dict(self._bad + self._rollouts.bad),
             errors=sender.errors + counts.errors,
+            rollouts=self._rollouts.counts(),
         )
 
     def __enter__(self) -> Reporter:
@@ -282,6 +359,7 @@ class Reporter:
         self._bad = Counter()
         if self._sender is not None:
             try:
+                self._rollouts = self._rollouts.fresh()
                 self._sender = self._sender.fresh()
             except Exception as error:
                 self._sender = None

@@ -49,6 +49,12 @@ class Deferred:
             self.event.synchronize()
         return float(self.value)
 
+    def entries(self) -> Any:
+        """Wait for the copy and read all of it, as (nested) lists. May raise whatever the framework raises."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.value.tolist()
+
 
 def take(metrics: Mapping[Any, Any]) -> dict[Any, Any]:
     """A snapshot of a metrics mapping that later changes cannot reach. Never waits for a device.
@@ -90,6 +96,24 @@ def _defer(value: Any, where: str) -> Deferred:
         return Deferred(value, None)  # a JAX array: immutable, and float() waits for it on the sender's thread
     if value.numel() != 1:
         raise ValueError("not a scalar")
+    return _copy_on_device(value, where)
+
+
+def take_array(values: Any) -> Any:
+    """A copy of an array or tensor that later changes cannot reach: itself a list, an array, a `Deferred` or a `Bad`.
+
+    Never waits for a device. Raises what copying raises.
+    """
+    device = getattr(values, "device", None)
+    where = getattr(device, "type", device)
+    if hasattr(values, "full_tensor"):
+        return Bad("sharded_tensor")
+    if where is None or where == "cpu" or not hasattr(values, "clone"):
+        return _copied(values)
+    return _copy_on_device(values, str(where))
+
+
+def _copy_on_device(value: Any, where: str) -> Deferred:
     copy = value.detach().clone()
     # The sender's thread has a stream of its own, so the copy needs an event on the stream that makes it.
     module = getattr(sys.modules.get("torch"), where, None)

@@ -88,6 +88,10 @@ class Rollout(msgspec.Struct, kw_only=True, omit_defaults=True):
     reward: float | str | None = None
     correct: bool | None = None
     truncated: bool | None = None
+    index: int | None = None
+    """Its place among the responses of the step, where `rollout_log` has them all."""
+    picked: str = ""
+    """Why it is in the sample: first | worst | best | longest | random; empty where the trainer chose."""
 
 
 class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
@@ -116,6 +120,8 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="ki
     """`MetricValue` by key. Typed as Any: each value is read by `metric_value`, so that one bad value costs itself only."""
     groups: Groups | None = None
     rollouts: list[Rollout] = []
+    rollout_log: str = ""
+    """Path, on the trainer's machine, of the file with all responses of the step, of which `rollouts` is a sample."""
     dropped: int = 0
     """Records that this client had to drop before this one (queue or spool full), since its start."""
     stop_ack: str = ""
@@ -197,7 +203,7 @@ def encode(record: Record, content_type: str = JSON) -> bytes:
     body = {"v": VERSION, **msgspec.to_builtins(record)}
     if content_type == MSGPACK:
         return msgspec.msgpack.encode(body)
-    return msgspec.json.encode(_spelled(body))
+    return msgspec.json.encode(spelled(body))
 
 
 def decode(value: bytes, content_type: str = JSON) -> Decoded:
@@ -233,6 +239,7 @@ def _whole_step(value: bytes, content_type: str) -> StepRecord | None:
         metrics=whole.metrics,
         groups=whole.groups,
         rollouts=whole.rollouts,
+        rollout_log=whole.rollout_log,
         dropped=whole.dropped,
         stop_ack=whole.stop_ack,
     )
@@ -357,12 +364,12 @@ def check_groups(groups: Groups) -> None:
             raise WireError(RejectReason.BAD_FIELD, f"groups.success[{index}] is {success} of {groups.size}")
 
 
-def _spelled(value: Any) -> Any:
+def spelled(value: Any) -> Any:
     """A copy in which every non-finite float is spelled, at any depth."""
     if type(value) is float:
         return spell(value)
     if type(value) is dict:
-        return {key: _spelled(item) for key, item in value.items()}
+        return {key: spelled(item) for key, item in value.items()}
     if type(value) is list:
-        return [_spelled(item) for item in value]
+        return [spelled(item) for item in value]
     return value

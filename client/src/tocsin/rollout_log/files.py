@@ -1,0 +1,146 @@
+"""The files of the rollout log of one run: their names, writing a step whole or not at all, and room by the oldest.
+
+Errors:
+
+    OSError      the file system refuses; nothing of the step is in the file, and it may be tried again
+    StepTooLarge the step alone is larger than what all files of the run may be; nothing of it is in the file
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tocsin.spool import slug
+
+LEVEL: Final = 1
+"""Of compression: some 50 MB/s on one core at 2.5 to 1 for prose; the next levels cost more time than they save disk."""
+_CHUNK_BYTES: Final = 256 * 1024
+_GZIP: Final = 31
+_NAME: Final = re.compile(r"attempt\d+-rank\d+-step\d+-(\d{20})-\d+-[0-9a-f]{6}\.jsonl\.gz")
+
+
+class StepTooLarge(Exception):
+    """No room for a step even with all other files gone."""
+
+
+class LogFile(NamedTuple):
+    """A file of the log as the folder shows it."""
+
+    created_ns: int
+    path: Path
+    size: int
+
+
+def folder_name(run: str) -> str:
+    """The name of a run's folder: the run id where a file name can be it, else its slug and a hash that keeps runs apart."""
+    text = slug(run)
+    return text if text == run else f"{text}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
+
+
+def file_name(step: int, attempt: int, rank: int, created_ns: int) -> str:
+    """The name of a new file whose first step this is."""
+    place = f"attempt{attempt:03d}-rank{rank}-step{step:09d}"
+    return f"{place}-{created_ns:020d}-{os.getpid()}-{secrets.token_hex(3)}.jsonl.gz"
+
+
+def log_files(folder: Path) -> list[LogFile]:
+    """The files in a run's folder, the oldest first; others are none of ours. Empty where there is no folder yet."""
+    found = []
+    try:
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                if match := _NAME.fullmatch(entry.name):
+                    with contextlib.suppress(FileNotFoundError):  # another process made room in between
+                        found.append(LogFile(int(match[1]), folder / entry.name, entry.stat().st_size))
+    except FileNotFoundError:
+        return []
+    return sorted(found)
+
+
+class FileWriter:
+    """Appends steps to files, one file open at a time. Not thread-safe."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._path: Path | None = None
+        self._fd = -1
+        self._size = 0
+        self.deleted = 0
+        """Files that went to make room."""
+
+    def write(self, path: Path, lines: Iterable[bytes]) -> None:
+        """Append one step, its lines without newlines, as one gzip member.
+
+        Raises OSError, StepTooLarge, and what `lines` raises.
+        """
+        self._open(path)
+        others = [file for file in log_files(path.parent) if file.path != path]
+        total = self._size + sum(file.size for file in others)
+        written = 0
+        try:
+            for chunk in _compressed(lines):
+                view = memoryview(chunk)
+                total += len(chunk)
+                while total > self._max_bytes:
+                    if not others:
+                        raise StepTooLarge(f"more than {self._max_bytes} bytes")
+                    total -= self._delete(others.pop(0))
+                while view:
+                    count = os.write(self._fd, view)
+                    written += count
+                    view = view[count:]
+        except BaseException:
+            with contextlib.suppress(OSError):  # then the next write cuts it, or a reader meets a torn end
+                os.ftruncate(self._fd, self._size)
+            raise
+        self._size += written
+
+    def close(self) -> None:
+        """Close the file; the next write opens its own."""
+        fd, self._fd, self._path = self._fd, -1, None
+        if fd >= 0:
+            with contextlib.suppress(OSError):  # a failed close loses nothing that write() had accepted
+                os.close(fd)
+
+    def _open(self, path: Path) -> None:
+        """Make `path` the open file, ending after its last whole step."""
+        if path == self._path and self._fd >= 0 and os.fstat(self._fd).st_nlink:
+            if os.fstat(self._fd).st_size != self._size:
+                os.ftruncate(self._fd, self._size)  # what a failed write left behind
+            return
+        self.close()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._path, self._size = path, os.fstat(self._fd).st_size
+
+    def _delete(self, file: LogFile) -> int:
+        """Delete a file; how many bytes that was. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            file.path.unlink()
+            self.deleted += 1
+        return file.size
+
+
+def _compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks of one gzip member that holds these lines."""
+    member = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
+    waiting: list[bytes] = []
+    size = 0
+    for line in lines:
+        waiting += (line, b"\n")
+        size += len(line) + 1
+        if size >= _CHUNK_BYTES:
+            # Large pieces: zlib lets go of the interpreter while it works on one.
+            if chunk := member.compress(b"".join(waiting)):
+                yield chunk
+            waiting.clear()
+            size = 0
+    yield member.compress(b"".join(waiting)) + member.flush()
