@@ -18,7 +18,7 @@ class Ops(Protocol):
     """One array library on one device. Arrays in and out are its own; scalars are arrays of one value."""
 
     block_tokens: int
-    """How many tokens a block should have: cache-sized on a processor, everything on an accelerator."""
+    """How many tokens a block should have: cache-sized on a processor, large on an accelerator."""
 
     def array(self, values: Any) -> Array:
         """Anything array-like, on this device; a view where possible. Raises ValueError or TypeError for what is none."""
@@ -48,8 +48,17 @@ class Ops(Protocol):
 
     def is_finite(self, x: Array) -> Array: ...
 
+    def full(self, rows: int, value: int) -> Array:
+        """[rows], whole numbers, all the same."""
+
     def count(self, flags: Array) -> Array:
         """How many are true."""
+
+    def count_rows(self, flags: Array) -> Array:
+        """[rows] of [rows, T]: how many are true in each."""
+
+    def count_segments(self, flags: Array, counts: Array) -> Array:
+        """[rows]: how many are true in consecutive segments of these lengths."""
 
     def sum(self, x: Array) -> Array:
         """In float64; 0 for none."""
@@ -85,14 +94,17 @@ class Ops(Protocol):
 
 
 def ops_of(values: Sequence[Any]) -> Ops:
-    """The operations for these inputs: torch on the device of the first tensor among them, else numpy."""
-    torch = sys.modules.get("torch")  # a tensor can only come from a torch that is loaded
-    if torch is not None:
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                from tocsin.batch.arrays_torch import TorchOps
+    """The operations for these inputs: torch if there is a tensor among them, else numpy.
 
-                return TorchOps(value.device)
-    from tocsin.batch.arrays_numpy import NumpyOps
+    On the device of the first tensor that lies on an accelerator; the others are taken there if they lie in main memory.
+    """
+    torch: Any = sys.modules.get("torch")  # a tensor can only come from a torch that is loaded
+    tensors = [value for value in values if isinstance(value, torch.Tensor)] if torch is not None else []
+    if not tensors:
+        from tocsin.batch.arrays_numpy import NumpyOps
 
-    return NumpyOps()
+        return NumpyOps()
+    from tocsin.batch.arrays_torch import TorchOps
+
+    devices = [tensor.device for tensor in tensors if not hasattr(tensor, "full_tensor") and tensor.device.type != "meta"]
+    return TorchOps(next((device for device in devices if device.type != "cpu"), torch.device("cpu")))

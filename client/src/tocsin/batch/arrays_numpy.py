@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+
+_SMALL_FLOATS: Final = ("bfloat16", "float8", "float6", "float4")
+"""Types that other packages add to numpy, which does not count them among its floats."""
+
+
+def numbers_of(values: Any) -> Array:
+    """Anything array-like as an array of booleans, whole numbers or floats; a view where possible.
+
+    Raises ValueError for ragged lists and texts, TypeError for complex numbers, dates and the like.
+    """
+    found = np.asarray(values)
+    if found.dtype == object:
+        return found.astype(np.float64)  # None becomes NaN; text raises ValueError
+    if found.dtype.kind in "bifu":
+        return found
+    if found.dtype.name.startswith(_SMALL_FLOATS):
+        small: Array = found.astype(np.float32)
+        return small
+    raise TypeError(f"numbers were expected, these are {found.dtype}")
 
 
 class NumpyOps:
@@ -18,15 +38,12 @@ class NumpyOps:
 
     def array(self, values: Any) -> Array:
         """A view of an array; a new one of a list."""
-        found = np.asarray(values)
-        if found.dtype == object:
-            found = found.astype(np.float64)  # None becomes NaN; text raises ValueError
-        if found.dtype.kind not in "bifu":
-            raise TypeError(f"numbers were expected, these are {found.dtype}")
-        return found
+        return numbers_of(values)
 
     def floats(self, x: Array) -> Array:
-        return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+        if x.dtype in (np.float32, np.float64):
+            return x
+        return x.astype(np.float64 if x.dtype.kind == "f" and x.dtype.itemsize > 8 else np.float32)
 
     def flags(self, x: Array) -> Array:
         return x if x.dtype == np.bool_ else x != 0
@@ -55,8 +72,19 @@ class NumpyOps:
     def is_finite(self, x: Array) -> Array:
         return np.isfinite(x)
 
+    def full(self, rows: int, value: int) -> Array:
+        return np.full(rows, value, dtype=np.int64)
+
     def count(self, flags: Array) -> Array:
         return np.asarray(np.count_nonzero(flags))
+
+    def count_rows(self, flags: Array) -> Array:
+        return np.asarray(np.count_nonzero(flags, axis=1))
+
+    def count_segments(self, flags: Array, counts: Array) -> Array:
+        ends = np.concatenate(([0], np.cumsum(counts)))
+        before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
+        return np.asarray(before[ends[1:]] - before[ends[:-1]])
 
     def sum(self, x: Array) -> Array:
         return np.asarray(np.sum(x, dtype=np.float64))

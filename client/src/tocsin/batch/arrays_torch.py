@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+
+from tocsin.batch.arrays_numpy import numbers_of
 
 Array = Any
 """A torch.Tensor."""
@@ -17,12 +20,27 @@ class TorchOps:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._double = torch.float32 if device.type == "mps" else torch.float64  # Apple's devices have no float64
-        self.block_tokens = 1 << 17 if device.type == "cpu" else 1 << 26
+        self.block_tokens = 1 << 17 if device.type == "cpu" else 1 << 22
 
     def array(self, values: Any) -> Array:
-        """The tensor without its graph; a list is copied to the device."""
-        found = values.detach() if isinstance(values, torch.Tensor) else torch.as_tensor(values)
-        return found.to(self._device)
+        """The tensor without its graph; numpy arrays, lists and tensors in main memory are copied to the device."""
+        if isinstance(values, torch.Tensor):
+            return self._tensor(values)
+        found = numbers_of(values)
+        if found.dtype.kind == "f" and found.dtype.itemsize > 8:
+            found = found.astype(np.float64)
+        if not found.flags.writeable or any(stride < 0 for stride in found.strides):
+            found = found.copy()  # torch warns of the one and refuses the other
+        return torch.from_numpy(found).to(self._device)
+
+    def _tensor(self, values: torch.Tensor) -> Array:
+        if hasattr(values, "full_tensor"):
+            raise TypeError("a sharded tensor: reading it would be a collective operation; pass x.full_tensor()")
+        if values.layout != torch.strided or values.is_complex() or values.is_quantized:
+            raise TypeError(f"a dense tensor of real numbers was expected, this is {values.layout}, {values.dtype}")
+        if values.device not in (self._device, torch.device("cpu")):
+            raise ValueError(f"lies on {values.device}, the others on {self._device}")
+        return values.detach().to(self._device)
 
     def floats(self, x: Array) -> Array:
         return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
@@ -54,8 +72,18 @@ class TorchOps:
     def is_finite(self, x: Array) -> Array:
         return torch.isfinite(x)
 
+    def full(self, rows: int, value: int) -> Array:
+        return torch.full((rows,), value, dtype=torch.int64, device=self._device)
+
     def count(self, flags: Array) -> Array:
         return torch.count_nonzero(flags)
+
+    def count_rows(self, flags: Array) -> Array:
+        return torch.sum(flags, dim=1, dtype=torch.int64)
+
+    def count_segments(self, flags: Array, counts: Array) -> Array:
+        found = torch.zeros(len(counts), dtype=torch.int64, device=self._device)
+        return found.index_add_(0, self._rows(counts), flags.to(torch.int64))
 
     def sum(self, x: Array) -> Array:
         return torch.sum(x, dtype=self._double)

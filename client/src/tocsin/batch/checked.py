@@ -13,9 +13,23 @@ from tocsin.batch.inputs import TOKEN_FIELDS, Batch
 from tocsin.batch.tokens import TokenBlock
 
 Vector = npt.NDArray[Any]
-_PER_RESPONSE: Final = ("advantages", "raw_advantages", "first_minibatch")
+PER_RESPONSE: Final = ("advantages", "raw_advantages", "first_minibatch")
 """Fields of [B] (advantages also of [B, T]) that are spread over the tokens of a response."""
-_FLAGS: Final = frozenset({"mask", "loss_mask", "first_minibatch"})
+FLAGS: Final = frozenset({"mask", "loss_mask", "first_minibatch"})
+"""Fields that are bool in a block."""
+SAMPLE_FIELDS: Final = {
+    "rewards": "rewards",
+    "prompts": "group",
+    "correct": "correct",
+    "components": "components",
+    "domains": "domains",
+    "kept": "kept",
+    "response_lengths": "lengths",
+    "truncated": "truncated",
+    "responses": "responses",
+    "prompt_texts": "prompt_texts",
+}
+"""Per-response field of `Batch` -> where `Samples` has it."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +44,63 @@ class Tokens:
     per_row: Mapping[str, Any]
     """By field: [B]."""
     mask: Any
-    """[B, T], bool; None = every token counts."""
-    lengths: Any
-    """[B] when packed, else None."""
+    """[B, T] or [N], bool; None = every token counts."""
+    lengths: Sequence[int] | None
+    """B whole numbers when packed, else None."""
 
     def fields(self) -> frozenset[str]:
         """What a block will have."""
         return frozenset(self.arrays) | frozenset(self.per_row)
 
     def blocks(self) -> Iterator[TokenBlock]:
-        """The batch in blocks of whole responses, in order."""
-        raise NotImplementedError  # A
+        """The batch in blocks of whole responses, in order; none for a batch without token arrays or without responses."""
+        if not self.arrays and self.mask is None:
+            return
+        if self.lengths is None:
+            yield from self._padded()
+        else:
+            yield from self._packed(self.lengths)
+
+    def _padded(self) -> Iterator[TokenBlock]:
+        some = self.mask if self.mask is not None else next(iter(self.arrays.values()))
+        width = int(some.shape[1])
+        step = max(1, self.ops.block_tokens // max(1, width))
+        for first in range(0, self.rows, step):
+            last = min(first + step, self.rows)
+            part = slice(first, last)
+            mask = None if self.mask is None else self.mask[part]
+            counts = self.ops.full(last - first, width) if mask is None else self.ops.count_rows(mask)
+            yield self._block(part, part, mask, counts, (last - first) * width)
+
+    def _packed(self, lengths: Sequence[int]) -> Iterator[TokenBlock]:
+        first = start = 0
+        while first < self.rows:
+            last, stop = first + 1, start + lengths[first]
+            while last < self.rows and stop - start + lengths[last] <= self.ops.block_tokens:
+                stop += lengths[last]
+                last += 1
+            counts = self.ops.array(list(lengths[first:last]))
+            mask = None if self.mask is None else self.mask[start:stop]
+            if mask is not None:
+                counts = self.ops.count_segments(mask, counts)
+            yield self._block(slice(first, last), slice(start, stop), mask, counts, stop - start)
+            first, start = last, stop
+
+    def _block(self, rows: slice, part: slice, mask: Any, counts: Any, size: int) -> TokenBlock:
+        ops = self.ops
+        tokens = size if mask is None else int(ops.numbers([counts.sum()])[0])
+        if mask is None or tokens == size:
+            taken = {name: array[part].reshape(-1) for name, array in self.arrays.items()}
+        else:
+            taken = {name: ops.take(array[part], mask) for name, array in self.arrays.items()}
+        for name, array in self.per_row.items():
+            taken[name] = ops.repeat(array[rows], counts)
+        for name, array in taken.items():
+            if name in FLAGS:
+                taken[name] = ops.flags(array)
+            elif name != "token_ids":
+                taken[name] = ops.floats(array)
+        return TokenBlock(ops, rows.start, counts, taken, tokens)
 
 
 @dataclass(frozen=True)
@@ -48,7 +108,7 @@ class Samples:
     """The per-response arrays of a batch, on the host: [S] is small."""
 
     size: int
-    """S; 0 when there is no per-response array."""
+    """S; B when there is no per-response array, 0 when there is nothing at all."""
     rewards: Vector | None = None
     """[S], float64"""
     group: Vector | None = None
@@ -69,7 +129,7 @@ class Samples:
     responses: Sequence[str] | None = None
     prompt_texts: Sequence[str] | None = None
     token_ids: Sequence[Vector] | None = None
-    """[S] arrays of ids under the mask, when S = B: for measures that compare responses."""
+    """[S] arrays of ids under the mask, when S = B: for measures that compare responses. Copied to the host when first used."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +142,28 @@ class Checked:
     tokens: Tokens
     samples: Samples
     problems: Mapping[str, str]
-    """By field: why it was left out."""
+    """By field (`components[name]` for one component): why it was left out."""
 
     def has(self, name: str) -> bool:
         """Whether a field is there and usable."""
         if name in self.problems:
             return False
-        if name in TOKEN_FIELDS or name in _PER_RESPONSE:
+        if name in TOKEN_FIELDS or name in PER_RESPONSE:
             return name == "mask" or name in self.tokens.fields()
+        if name in SAMPLE_FIELDS:
+            found = getattr(self.samples, SAMPLE_FIELDS[name])
+            return found is not None and not (isinstance(found, Mapping) and not found)
         value = getattr(self.batch, name)
         return value is not None and not (isinstance(value, Mapping) and not value)
 
 
 def check(batch: Batch) -> Checked:
     """Look at every array of a batch. Raises nothing for what is in it."""
-    raise NotImplementedError  # A
+    # Imported here, as both build the types above.
+    from tocsin.batch.check_samples import check_samples
+    from tocsin.batch.check_tokens import check_tokens
+
+    problems: dict[str, str] = {}
+    tokens = check_tokens(batch, problems)
+    samples = check_samples(batch, tokens, problems)
+    return Checked(batch, tokens.ops, tokens, samples, problems)

@@ -29,6 +29,8 @@ class OnHost(NamedTuple):
     inputs: tuple[Scalar, ...]
     compute: Callable[..., float | None]
     """Called with the inputs as Python floats, in this order; None = nothing to compute it from."""
+    why_none: str | None = None
+    """What to tell in `skipped` when it gives None; None = an empty batch explains itself."""
 
 
 def quotient(part: Scalar, whole: Scalar) -> OnHost:
@@ -57,7 +59,8 @@ class TokenMeasure(Protocol):
     name: ClassVar[str]
     """As told in `Summary.skipped` when inputs are missing."""
     needs: ClassVar[tuple[str, ...]]
-    """Fields of `Batch` without which there is nothing to do (`mask` is always there: a missing one means all tokens)."""
+    """Fields of `Batch`, all of which must be there (`mask` always is: a missing one means all tokens). A field that a measure
+    can also do without is asked for with `block.has`, and stands in an attribute `uses`: a tuple like this one."""
 
     def __init__(self, ops: Ops, settings: Settings) -> None: ...
 

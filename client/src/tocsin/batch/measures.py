@@ -18,8 +18,10 @@ class Sample(NamedTuple):
 
     name: str
     needs: tuple[str, ...]
-    """Fields of `Batch` without any of which there is nothing to do."""
+    """Fields of `Batch`, all of which must be there."""
     compute: Callable[[Checked, Settings], Found]
+    uses: tuple[str, ...] = ()
+    """Fields that it can do without: a NaN in one of them, or in `needs`, justifies a NaN in its results."""
 
 
 TOKEN_MEASURES: Final[tuple[type[TokenMeasure], ...]] = ()
