@@ -66,6 +66,9 @@ class Ops(Protocol):
     def dot(self, x: Array, y: Array) -> Array:
         """Sum of products, in float64."""
 
+    def squares_about(self, x: Array, centre: Array) -> Array:
+        """Sum of (x - centre)^2; differences and sum in float64."""
+
     def max(self, x: Array) -> Array:
         """NaN if there is one. Raises for an empty array."""
 

@@ -92,6 +92,10 @@ class NumpyOps:
     def dot(self, x: Array, y: Array) -> Array:
         return np.asarray(np.sum(x.astype(np.float64) * y))
 
+    def squares_about(self, x: Array, centre: Array) -> Array:
+        apart = np.subtract(x, centre, dtype=np.float64)
+        return np.asarray(np.dot(apart, apart))
+
     def max(self, x: Array) -> Array:
         return np.asarray(np.max(x))
 

@@ -91,6 +91,10 @@ class TorchOps:
     def dot(self, x: Array, y: Array) -> Array:
         return torch.sum(x.to(self._double) * y)
 
+    def squares_about(self, x: Array, centre: Array) -> Array:
+        apart = x.to(self._double) - centre
+        return torch.dot(apart, apart)
+
     def max(self, x: Array) -> Array:
         return torch.max(x)
 

@@ -115,7 +115,8 @@ def _to_host(checked: Checked, parts: list[_Part], skipped: dict[str, str]) -> d
         skipped.update(found.skipped)
         for name, value in found.metrics.items():
             if isinstance(value, Mapping):
-                metrics[name] = {str(label): None for label in value}
+                # Several measures may share one metric: the tensors of nonfinite_count are counted in different places.
+                metrics[name] = {**(metrics.get(name) or {}), **{str(label): None for label in value}}
                 results += [_Result(name, str(label), item, fields) for label, item in value.items() if item is not None]
             else:
                 metrics[name] = None
