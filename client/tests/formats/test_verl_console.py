@@ -97,3 +97,9 @@ def test_attempts_and_the_end() -> None:
         (3, 6),
     ]
     assert [(place.record.attempt, place.record.step) for place in places if isinstance(place.record, EndRecord)] == [(2, 5)]
+
+
+def test_fully_asynchronous_training_writes_a_step_in_several_lines() -> None:
+    first, second = steps("step:1 - fully_async/a:1", "step:1 - actor/lr:2", "step:2 - actor/lr:3")
+    assert (first.step, first.metrics) == (1, {"fully_async/a": 1.0, "actor/lr": 2.0})
+    assert (second.step, second.metrics) == (2, {"actor/lr": 3.0})

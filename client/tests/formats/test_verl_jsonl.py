@@ -6,6 +6,8 @@ import json
 import math
 
 from tocsin.formats import FORMATS, Parsed
+from tocsin.formats.base import Holding
+from tocsin.formats.merge import GRACE_SECONDS
 from tocsin.wire import RunRecord, StepRecord
 
 FORMAT = FORMATS["verl-jsonl"]
@@ -90,3 +92,30 @@ def test_restarted_opens_an_attempt_at_any_step() -> None:
 def test_a_clock_dates_what_has_none() -> None:
     parser = FORMAT.parser(run="r", clock=lambda: 1790000000.5)
     assert {place.record.time for place in parser.feed(b'{"step": 5, "data": {"a": 1}}\n', 0) if place.record} == {1790000000.5}
+
+
+def test_fully_asynchronous_training_writes_a_step_in_several_rows() -> None:
+    """From the first row that shows the mode; rows before it, and those of other modes, are sent at once."""
+    parser = FORMAT.parser(run="r")
+    assert isinstance(parser, Holding)
+    rows: list[tuple[int, dict[str, float]]] = [
+        (1, {"timing_s/gen": 1.0}),
+        (1, {"actor/grad_norm": 0.5, "fully_async/trainer/idle_ratio": 0.1}),
+        (1, {"val-core/gsm8k/acc/mean@1": 0.5}),
+        (2, {"timing_s/gen": 2.0}),
+        (2, {"actor/grad_norm": 0.25}),
+    ]
+    out: list[StepRecord] = []
+    for offset, (step, data) in enumerate(rows):
+        places = parser.feed(json.dumps({"step": step, "data": data}).encode(), offset)
+        out += [place.record for place in places if isinstance(place.record, StepRecord)]
+        assert (parser.state() is None) is (offset > 0)
+    assert list(parser.overdue(5.0)) == []
+    out += [place.record for place in parser.overdue(5.0 + GRACE_SECONDS) if isinstance(place.record, StepRecord)]
+    assert [(record.step, record.metrics) for record in out] == [
+        (1, rows[0][1]),
+        (1, rows[1][1] | rows[2][1]),
+        (2, rows[3][1] | rows[4][1]),
+    ]
+    again = FORMAT.parser(run="r", state=parser.state())
+    assert list(again.feed(json.dumps({"step": 3, "data": {"a": 1.0}}).encode(), 9)) == []

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.formats.merge import GRACE_SECONDS
 from tocsin.ship.bookmarks import Bookmarks, beside
 from tocsin.ship.follow import Follower
 from tocsin.ship.shipper import Log, Shipper
-from tocsin.ship.source import Reading
+from tocsin.ship.source import Batch, Reading
 from tocsin.transports.memory import MemoryTransport
 from tocsin.wire import EndRecord, Record, RunRecord, StepRecord
 
@@ -382,3 +383,26 @@ def test_a_last_look_at_a_missing_or_unknown_file_fails(tmp_path: Path, ship_on:
     odd.poll(last=True)
     assert "looked for canonical records" in odd.said[0]
     assert odd.shipper.tally.failed == 1
+
+
+def test_rows_of_one_step_are_joined_and_not_held_longer_than_the_grace(tmp_path: Path) -> None:
+    """prime-rl's trainer is slow: what it wrote of a step is sent soon after, and the place in the log stays before it until
+    then."""
+    path, state, now = tmp_path / "metrics.jsonl", tmp_path / "state", [1000.0]
+    reading = Reading(to="x", run="r", bookmarks=Bookmarks(state), key="log", clock=lambda: now[0])
+    follower = Follower(path, "flat-jsonl", reading)
+    rows = [b'{"step": 1, "time": 1790000000.1, "optim/lr": 1e-06}\n', b'{"step": 1, "time": 1790000000.2, "loss/mean": 0.5}\n']
+    path.write_bytes(rows[0])
+    assert follower.poll(last=False) == Batch()
+    with path.open("ab") as file:
+        file.write(rows[1])
+    now[0] += GRACE_SECONDS / 2
+    assert follower.poll(last=False) == Batch()
+    now[0] += GRACE_SECONDS
+    batch = follower.poll(last=False)
+    assert [parsed.record.metrics for parsed in batch.parsed if isinstance(parsed.record, StepRecord)] == [
+        {"optim/lr": 1e-06, "loss/mean": 0.5}
+    ]
+    assert batch.bookmark is not None
+    assert batch.bookmark.offset == len(rows[0]) + len(rows[1])
+    follower.close()

@@ -44,6 +44,20 @@ LOGS = {
     "canonical": "".join(f'{{"v":1,"kind":"step","run":"r","step":{step},"time":0}}\n' for step in (1, 2, 3, 9)) + "{bad\n",
     "verl-jsonl": "".join(f'{{"step": {step}, "data": {{"actor/lr": {step}}}}}\n' for step in (1, 2, 2, 3, 2, 3)) + "bad\n",
     "verl-console": "".join(f"noise\n(T pid=1) step:{step} - actor/lr:{step}\n" for step in (7, 8, 5, 6)),
+    "flat-jsonl": "".join(
+        f'{{"step": {step}, "time": 1790000000.{at}, "{key}": {at}}}\n'
+        for at, (step, key) in enumerate(
+            [
+                (1, "progress/tokens"),
+                (1, "optim/lr"),
+                (2, "progress/tokens"),
+                (1, "loss/mean"),
+                (2, "optim/lr"),
+                (2, "optim/lr"),
+            ]
+        )
+    )
+    + "bad\n",
     "csv": "step,actor_lr\n1,1\n2,2\n2\nstep,actor_lr,kl\n1,5,6\n2,7,8\n",
     "trl-console": "Unsloth: hello\n"
     + _console(9, 2)

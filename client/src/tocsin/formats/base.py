@@ -142,8 +142,8 @@ class RunLog:
         }
 
     def behind(self, step: int) -> bool:
-        """Whether a step is so far behind the newest that it belongs to a new attempt."""
-        return self.last_step is not None and step < self.last_step - self._late_steps
+        """Whether a step is so far behind the newest that it belongs to a new attempt, of which nothing has told yet."""
+        return not self.cut and self.last_step is not None and step < self.last_step - self._late_steps
 
     def step(self, step: int, metrics: dict[str, Any], time: float | None = None) -> list[Record]:
         """The records of one row: the opening of an attempt where one begins, then the step."""

@@ -18,8 +18,8 @@ import msgspec
 
 from tocsin.formats import prime_rl
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, metrics_of, placed, readable_step, unreadable
-from tocsin.formats.vocabulary import vocabulary
 from tocsin.formats.merge import Merger
+from tocsin.formats.vocabulary import vocabulary
 
 LATE_STEPS: Final = 8
 """The collector's reorder window."""
@@ -37,33 +37,30 @@ class FlatJsonlParser:
     def __init__(self, log: RunLog, names: str | None, state: State | None) -> None:
         self._log = log
         self._names = names
-        self._merger = Merger(log, state.get("newest") if state else None)
-        self._gauges: dict[str, Any] = dict(state.get("gauges", {})) if state else {}
+        self._merger = Merger(log, state["merger"] if state else None)
+        self._gauges: dict[str, Any] = dict(state["gauges"]) if state else {}
         """The newest values of rows without a step."""
-        self._before_restart: list[Parsed] = []
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records that one line completes; a blank line is nothing."""
         next_offset = offset + len(line)
-        out, self._before_restart = self._before_restart, []
         value = line.strip()
         if not value:
-            return out
+            return ()
         row = decoded(value)
         if row is None:
-            return [*out, unreadable(offset, next_offset, "no JSON object", value)]
+            return (unreadable(offset, next_offset, "no JSON object", value),)
         if "log_history" in row:
-            return [*out, *self._merger.close(), *placed(self._log.end(), offset, next_offset)]
+            return [*self._merger.close(), *placed(self._log.end(), offset, next_offset)]
         step = step_of(row)
         if step is None and row.get("step", 0) is None and "time" in row:
             self._gauge(metrics_of(row, skip=_SKIP))
-            return out
+            return ()
         if step is None:
-            why = f"no step: one of {', '.join(_STEP_KEYS)}"
-            return [*out, unreadable(offset, next_offset, why, value)]
+            return (unreadable(offset, next_offset, f"no step: one of {', '.join(_STEP_KEYS)}", value),)
         if self._names is None and self._log.names == "canonical":  # a first row may say too little
             self._log.names = self._log.framework = written_by(row)
-        return [*out, *self._row(row, step, offset, next_offset)]
+        return self._row(row, step, offset, next_offset)
 
     def _row(self, row: dict[str, Any], step: int, offset: int, next_offset: int) -> list[Parsed]:
         metrics = metrics_of(row, skip=_SKIP)
@@ -89,23 +86,21 @@ class FlatJsonlParser:
 
     def overdue(self, now: float) -> Iterable[Parsed]:
         """Steps whose rows have waited for each other long enough."""
-        out, self._before_restart = self._before_restart, []
-        return [*out, *self._merger.overdue(now)]
+        return self._merger.overdue(now)
 
     def finish(self) -> Iterable[Parsed]:
         """The steps that are held. Values that never met a row with a step are told of no step, so they are not told."""
-        out, self._before_restart = self._before_restart, []
-        return [*out, *self._merger.close()]
+        return self._merger.close()
 
     def restarted(self) -> None:
         """The file was begun anew."""
-        self._before_restart += self._merger.restart()
+        self._merger.begun_anew()
 
     def state(self) -> State | None:
         """Attempt, newest steps and waiting values; None while steps are held."""
-        if self._merger.holds or self._before_restart:
+        if self._merger.holds:
             return None
-        return {**self._log.state(), "newest": self._merger.state(), "gauges": self._gauges}
+        return {**self._log.state(), "merger": self._merger.state(), "gauges": self._gauges}
 
 
 def decoded(value: bytes) -> dict[str, Any] | None:

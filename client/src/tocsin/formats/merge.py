@@ -51,23 +51,28 @@ class _Held:
 class Merger:
     """Joins the rows of each step, per writer of the log, and numbers the attempts of the run.
 
-    `writer` is any name: two processes that write into one log are at different steps, and each is followed by itself.
+    `writer` is any name: two processes that write into one log are at different steps, and each is followed by itself. With
+    `joins` False rows are sent at once: for a framework that writes several per step only in some modes, until one shows.
     """
 
-    def __init__(self, log: RunLog, newest: State | None = None) -> None:
+    def __init__(self, log: RunLog, state: State | None = None, *, joins: bool = True) -> None:
         self.log = log
+        self.joins = joins if state is None else bool(state["joins"])
         self._held: dict[str, _Held] = {}
-        self._newest: dict[str, int] = {str(writer): int(step) for writer, step in (newest or {}).items()}
+        newest = {} if state is None else state["newest"]
+        self._newest: dict[str, int] = {str(writer): int(step) for writer, step in newest.items()}
         """The newest step of each writer, by its rows whose steps rise."""
+        self._ready: list[Parsed] = []
+        """What goes out with the next call: it was held when the log was begun anew."""
 
     @property
     def holds(self) -> bool:
-        """Whether rows wait that would be lost."""
-        return bool(self._held)
+        """Whether records wait that would be lost."""
+        return bool(self._held or self._ready)
 
     def state(self) -> State:
-        """The newest step of each writer, for the constructor."""
-        return dict(self._newest)
+        """Plain JSON for the constructor; what is held is not in it."""
+        return {"newest": self._newest, "joins": self.joins}
 
     def add(
         self,
@@ -85,7 +90,7 @@ class Merger:
         `steps` says how the steps of such rows go; they tell of a restart also where it goes back so little that a row could
         be late.
         """
-        out: list[Parsed] = []
+        out = self._take_ready()
         newest = self._newest.get(writer)
         if steps is Steps.MAY_FALL or newest is None:
             restarted = self.log.behind(step)
@@ -95,6 +100,8 @@ class Merger:
             out += self.restart()
         if steps is Steps.RISE:
             self._newest[writer] = step
+        if not self.joins:
+            return [*out, *placed(self.log.step(step, metrics, time), offset, next_offset)]
         held = self._held.get(writer)
         if held is not None and (held.step != step or len(held.metrics) + len(metrics) > MAX_VALUES):
             del self._held[writer]
@@ -115,13 +122,17 @@ class Merger:
         self.log.cut = self.log.opened or self.log.cut
         return out
 
+    def begun_anew(self) -> None:
+        """As `restart`, told by whoever follows the log: nothing can be given now."""
+        self._ready = self.restart()
+
     def close(self) -> list[Parsed]:
         """Everything that is held, oldest first."""
-        return [parsed for writer in list(self._held) for parsed in self._send(self._held.pop(writer))]
+        return [*self._take_ready(), *(parsed for writer in list(self._held) for parsed in self._send(self._held.pop(writer)))]
 
     def overdue(self, now: float) -> list[Parsed]:
         """What has been held for the time of grace, by the clock of the follower. A clock that was set back counts as that."""
-        out: list[Parsed] = []
+        out = self._take_ready()
         for writer, held in list(self._held.items()):
             if held.since is None:
                 held.since = now
@@ -129,6 +140,10 @@ class Merger:
                 del self._held[writer]
                 out += self._send(held)
         return out
+
+    def _take_ready(self) -> list[Parsed]:
+        ready, self._ready = self._ready, []
+        return ready
 
     def _send(self, held: _Held) -> list[Parsed]:
         """The records of a step that is no longer held. Whoever resumes behind them must not pass over what still is."""

@@ -2,7 +2,8 @@
 
 Before it may stand Ray's `(TaskRunner pid=123)`, colour codes, a progress bar ended by a carriage return; around it stand
 sample print-outs. With numpy 2 values read `np.float64(0.8)`. Only a line that begins with the step and has at least one
-key with a slash is a row, so that text which a model wrote is none. "Final validation metrics" ends the run.
+key with a slash is a row, so that text which a model wrote is none. "Final validation metrics" ends the run. Several lines of
+one step (fully asynchronous training) are joined.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import re
 from collections.abc import Iterable
 
 from tocsin import wire
-from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, placed, unreadable
+from tocsin.formats.base import Clock, Format, Parsed, State, placed, unreadable
+from tocsin.formats.merge import Merger
+from tocsin.formats.verl_jsonl import ASYNC, merger_of
 
 _PREFIX = r"(?:\x1b\[[0-9;]*m|\([\w.:\-]+ pid=\d+(?:, [^)]*)?\)|\s)*"
 _STEP = re.compile(_PREFIX + r"step:(\d{1,18}) - (.*)", re.DOTALL)
@@ -23,8 +26,8 @@ _COLOUR_END = re.compile(r"(?:\x1b\[[0-9;]*m|\s)+\Z")
 class VerlConsoleParser:
     """Reads a console capture of verl."""
 
-    def __init__(self, log: RunLog) -> None:
-        self._log = log
+    def __init__(self, merger: Merger) -> None:
+        self._merger = merger
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records of one line; noise is nothing. A step line without a single readable value is an unreadable place."""
@@ -36,24 +39,32 @@ class VerlConsoleParser:
             if row := read_row(segment):
                 step, metrics = row
                 if metrics:
-                    out += placed(self._log.step(step, metrics), offset, next_offset)
+                    self._merger.joins = self._merger.joins or any(key.startswith(ASYNC) for key in metrics)
+                    out += self._merger.add(step, metrics, offset=offset, next_offset=next_offset)
                 else:
                     out.append(unreadable(offset, next_offset, f"step {step} has no readable value", line))
             elif _END.match(segment):
-                out += placed(self._log.end(reason="final validation"), offset, next_offset)
+                out += self._merger.close()
+                out += placed(self._merger.log.end(reason="final validation"), offset, next_offset)
         return out
 
+    def overdue(self, now: float) -> Iterable[Parsed]:
+        """A step whose rows have waited for each other long enough."""
+        return self._merger.overdue(now)
+
     def finish(self) -> Iterable[Parsed]:
-        """Nothing is held."""
-        return ()
+        """The step that is held."""
+        return self._merger.close()
 
     def restarted(self) -> None:
         """The capture was begun anew."""
-        self._log.cut = True
+        self._merger.begun_anew()
 
-    def state(self) -> State:
-        """Attempt and last step."""
-        return self._log.state()
+    def state(self) -> State | None:
+        """Attempt and last step; None while a step is held."""
+        if self._merger.holds:
+            return None
+        return {"log": self._merger.log.state(), "merger": self._merger.state()}
 
 
 def read_row(segment: str) -> tuple[int, dict[str, float]] | None:
@@ -87,8 +98,8 @@ def _number(text: str) -> float | None:
 
 
 def make(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> VerlConsoleParser:
-    """A parser whose keys are verl's unless told otherwise."""
-    return VerlConsoleParser(RunLog(run=run, names=names or "verl", framework="verl", clock=clock, state=state))
+    """A parser for one capture."""
+    return VerlConsoleParser(merger_of(run=run, names=names, clock=clock, state=state))
 
 
 VERL_CONSOLE = Format("verl-console", "verl's console logger: step:12 - actor/grad_norm:0.812 - ...", make, soft_break=b"\r")

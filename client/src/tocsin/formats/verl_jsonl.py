@@ -1,28 +1,33 @@
 """verl's `file` logger: one line per step, `{"step": 12, "data": {"actor/grad_norm": 0.81, ...}}`.
 
 verl >= 0.7.1 writes null for what is not finite, 0.6 to 0.7.0 the literal NaN. The file is opened with "wb": a restart
-empties it (the follower sees that; here a step that goes back opens a new attempt as well). Several lines may carry one
-step (fully asynchronous training): each becomes a row of that step.
+empties it (the follower sees that; here a step that goes back opens a new attempt as well). Fully asynchronous training writes
+several lines per step: they are joined (see `merge`). Otherwise a step is one line, and is sent at once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, metrics_of, placed, readable_step, unreadable
+from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, metrics_of, readable_step, unreadable
+from tocsin.formats.merge import Merger
+
+ASYNC: Final = "fully_async/"
+"""Keys of fully asynchronous training."""
 
 
 class VerlJsonlParser:
     """Reads the lines of one verl JSONL file."""
 
-    def __init__(self, log: RunLog) -> None:
-        self._log = log
+    def __init__(self, merger: Merger) -> None:
+        self._merger = merger
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
-        """The records of one line; a blank line is nothing."""
+        """The records that one line completes; a blank line is nothing."""
         next_offset = offset + len(line)
         value = line.strip()
         if not value:
@@ -31,19 +36,26 @@ class VerlJsonlParser:
         if row is None:
             return (unreadable(offset, next_offset, error, value),)
         step, data = row
-        return placed(self._log.step(step, metrics_of(data)), offset, next_offset)
+        self._merger.joins = self._merger.joins or any(key.startswith(ASYNC) for key in data)
+        return self._merger.add(step, metrics_of(data), offset=offset, next_offset=next_offset)
+
+    def overdue(self, now: float) -> Iterable[Parsed]:
+        """A step whose rows have waited for each other long enough."""
+        return self._merger.overdue(now)
 
     def finish(self) -> Iterable[Parsed]:
-        """Nothing is held; the format does not say that a run ended."""
-        return ()
+        """The step that is held; the format does not say that a run ended."""
+        return self._merger.close()
 
     def restarted(self) -> None:
         """The file was emptied by a restart."""
-        self._log.cut = True
+        self._merger.begun_anew()
 
-    def state(self) -> State:
-        """Attempt and last step."""
-        return self._log.state()
+    def state(self) -> State | None:
+        """Attempt and last step; None while a step is held."""
+        if self._merger.holds:
+            return None
+        return {"log": self._merger.log.state(), "merger": self._merger.state()}
 
 
 def _row(value: bytes) -> tuple[tuple[int, dict[str, object]] | None, str]:
@@ -67,9 +79,15 @@ def is_row(value: bytes) -> bool:
     return _row(value)[0] is not None
 
 
+def merger_of(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> Merger:
+    """The run of one of verl's logs, in which rows are joined once they need it; the keys are verl's unless told otherwise."""
+    log = RunLog(run=run, names=names or "verl", framework="verl", clock=clock, state=state["log"] if state else None)
+    return Merger(log, state["merger"] if state else None, joins=False)
+
+
 def make(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> VerlJsonlParser:
-    """A parser whose keys are verl's unless told otherwise."""
-    return VerlJsonlParser(RunLog(run=run, names=names or "verl", framework="verl", clock=clock, state=state))
+    """A parser for one file."""
+    return VerlJsonlParser(merger_of(run=run, names=names, clock=clock, state=state))
 
 
 VERL_JSONL = Format("verl-jsonl", 'verl\'s file logger: {"step": 12, "data": {"actor/grad_norm": 0.81, ...}}', make)
