@@ -37,6 +37,9 @@ class Ops(Protocol):
 
     def exp(self, x: Array) -> Array: ...
 
+    def expm1(self, x: Array) -> Array:
+        """exp(x) - 1 without the loss near 0: for k3, which float32 would drown in rounding where it is small."""
+
     def log(self, x: Array) -> Array: ...
 
     def sqrt(self, x: Array) -> Array: ...

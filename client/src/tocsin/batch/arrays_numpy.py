@@ -57,6 +57,9 @@ class NumpyOps:
     def exp(self, x: Array) -> Array:
         return np.exp(x)
 
+    def expm1(self, x: Array) -> Array:
+        return np.expm1(x)
+
     def log(self, x: Array) -> Array:
         return np.log(x)
 

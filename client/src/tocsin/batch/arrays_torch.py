@@ -57,6 +57,9 @@ class TorchOps:
     def exp(self, x: Array) -> Array:
         return torch.exp(x)
 
+    def expm1(self, x: Array) -> Array:
+        return torch.expm1(x)
+
     def log(self, x: Array) -> Array:
         return torch.log(x)
 
