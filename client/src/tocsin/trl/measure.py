@@ -1,0 +1,229 @@
+"""From what was seen of an optimiser step to its measures: batches for `tocsin.batch.summarize`, and what it says of them.
+
+Runs once per optimiser step, on the training thread, on the device where the tensors lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tocsin.batch import Batch, Settings, summarize
+from tocsin.rollout_log.sample import pick
+from tocsin.trl.describe import CLIP_METRICS
+from tocsin.trl.samples import Responses, batches_of, responses_of
+from tocsin.trl.trace import LossPass, Step, Tensor
+from tocsin.wire import Groups
+
+Metrics = dict[str, Any]
+
+RATIO_PREFIXES: Final = (
+    "policy_ratio_",
+    "ppo_clip_",
+    "ppo_dual_clip_",
+    "first_minibatch_",
+    "unclipped_update_",
+    "log_ratio_clamp_",
+)
+"""Measures of the ratio that the loss weighs with; of a sequence's where the loss takes that."""
+_LENGTHS_OF_ALL: Final = frozenset({"response_length_mean", "response_length_max", "response_length_min", "truncated_ratio"})
+"""Lengths that TRL logs over all processes; those of one process would stand beside them in one series."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """How the run is set up, as far as measures depend on it."""
+
+    settings: Settings = field(default_factory=Settings)
+    clips: bool = True
+    """Whether the loss has PPO's clip."""
+    ratio: str = "token"
+    """token | sequence_mean | sequence_sum: the ratio that the loss weighs with (`describe.ratio_of`)."""
+    drops_truncated: bool = False
+    """Whether truncated responses are left out of the loss (`mask_truncated_completions`)."""
+    correct: str | None = None
+    """Reward function that says whether a response is right."""
+    correct_at: float = 1.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the arrays of one optimiser step tell."""
+
+    metrics: Metrics
+    groups: Groups | None
+    responses: Responses | None
+    skipped: Mapping[str, str]
+    """What could not be measured, and why."""
+
+    def sample(self, step: int) -> list[dict[str, Any]]:
+        """A few responses to read, as `Reporter.log` takes them: first, worst, best, longest, random."""
+        found = self.responses
+        if found is None:
+            return []
+        own = {int(index): place for place, index in enumerate(found.own)}
+        rows: list[dict[str, Any]] = []
+        for chosen in pick([len(text) for text in found.responses], [float(reward) for reward in found.rewards], step):
+            row: dict[str, Any] = {
+                "prompt": found.prompts[chosen.at],
+                "response": found.responses[chosen.at],
+                "reward": float(found.rewards[chosen.at]),
+            }
+            if found.correct is not None:
+                row["correct"] = bool(found.correct[chosen.at])
+            if found.truncated is not None and chosen.at in own:
+                row["truncated"] = bool(found.truncated[own[chosen.at]])
+            rows.append(row)
+        return rows
+
+
+def measure(step: Step, wanted: Wanted) -> Measured:
+    """All measures of one optimiser step. Raises what TRL's data make impossible; `summarize` itself raises nothing."""
+    responses = responses_of(step.generations, wanted.settings.group_size, wanted.correct, wanted.correct_at)
+    tokens = summarize(batch_of_tokens(step, responses, wanted), wanted.settings)
+    metrics: Metrics = dict(tokens.metrics)
+    skipped = dict(tokens.skipped)
+    groups = None
+    if responses is not None:
+        everything, own = batches_of(responses)
+        if own is not None:
+            metrics |= summarize(own, wanted.settings).metrics
+            metrics = {name: value for name, value in metrics.items() if name not in _LENGTHS_OF_ALL}
+        summary = summarize(everything, wanted.settings)
+        metrics |= summary.metrics
+        groups = summary.groups
+        skipped |= summary.skipped
+    if (ratios := batch_of_ratios(step.passes, wanted.ratio)) is not None:
+        metrics |= _named(summarize(ratios, wanted.settings).metrics, RATIO_PREFIXES)
+    for generation in step.generations:
+        if generation.policy_logprobs is not None:
+            divergence = Batch(
+                mask=generation.mask, new_logprobs=generation.policy_logprobs, ref_logprobs=generation.ref_logprobs
+            )
+            metrics |= _named(summarize(divergence, wanted.settings).metrics, ("kl_reference",))
+    if not wanted.clips:
+        metrics = {name: value for name, value in metrics.items() if name not in CLIP_METRICS}
+    ages = [float(seen.at - seen.generated_at) for seen in step.passes if seen.generated_at is not None]
+    if ages:
+        metrics |= {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages)}
+    return Measured(metrics, groups, responses, {name: why for name, why in skipped.items() if name not in metrics})
+
+
+def batch_of_tokens(step: Step, responses: Responses | None, wanted: Wanted) -> Batch:
+    """The micro-batches of a step as one batch.
+
+    Where TRL spares the pass that computes the old logprobs, because no weight has moved since the generation, the logprobs of
+    the loss pass are the old ones; the policy ratio is then 1 by construction, in TRL's loss as here.
+    """
+    passes = step.passes
+    fields: dict[str, Any] = {
+        "grad_norms": _joined(step.grad_norms),
+        "loss": _joined(step.losses),
+    }
+    if not passes:
+        return Batch(**fields)
+    width = max(int(seen.mask.shape[1]) for seen in passes)
+    fields["mask"] = fields["loss_mask"] = _rows([seen.mask for seen in passes], width)
+    for name in ("new_logprobs", "rollout_logprobs", "ref_logprobs", "entropy"):
+        fields[name] = _rows([getattr(seen, name) for seen in passes], width)
+    fields["advantages"] = _advantages(passes, width)
+    explicit = all(seen.old_logprobs is not None for seen in passes)
+    if wanted.ratio != "sequence_sum":  # RLOO's old logprobs are summed over a sequence before the loss gets them
+        fields["old_logprobs"] = _rows(
+            [seen.new_logprobs if seen.old_logprobs is None else seen.old_logprobs for seen in passes], width
+        )
+    if explicit:
+        fields["first_minibatch"] = _first(passes)
+    if responses is not None and step.left_out == 0 and sum(len(seen.mask) for seen in passes) == len(responses.own):
+        kept = slice(None) if responses.truncated is None or not wanted.drops_truncated else ~responses.truncated
+        fields["completion_tokens"] = int(responses.lengths[kept].sum())
+    return Batch(**fields)
+
+
+def batch_of_ratios(passes: Sequence[LossPass], ratio: str) -> Batch | None:
+    """A batch whose policy ratio is the one that the loss weighs with, where that is a sequence's and not a token's."""
+    if ratio == "token" or not passes:
+        return None
+    import torch
+
+    rows: list[Tensor] = []
+    for seen in passes:
+        if seen.new_logprobs is None:
+            return None
+        mask = seen.mask != 0
+        new = torch.where(mask, seen.new_logprobs.float(), 0.0)
+        if ratio == "sequence_sum":
+            if seen.old_sequence_logprobs is None:
+                return None
+            log_ratio = new.sum(1) - seen.old_sequence_logprobs.float()
+        elif seen.old_logprobs is None:
+            log_ratio = torch.zeros_like(new[:, 0])
+        else:
+            old = torch.where(mask, seen.old_logprobs.float(), 0.0)
+            log_ratio = (new - old).sum(1) / mask.sum(1).clamp(min=1)
+        rows.append(log_ratio[:, None].expand_as(new))
+    width = max(int(row.shape[1]) for row in rows)
+    log_ratios = _rows(rows, width)
+    explicit = ratio == "sequence_sum" or all(seen.old_logprobs is not None for seen in passes)
+    return Batch(
+        mask=_rows([seen.mask for seen in passes], width),
+        new_logprobs=log_ratios,
+        old_logprobs=torch.zeros_like(log_ratios),
+        advantages=_advantages(passes, width),
+        first_minibatch=_first(passes) if explicit else None,
+    )
+
+
+def _first(passes: Sequence[LossPass]) -> Tensor:
+    """[B]: responses that the policy wrote with the weights that it still had in this pass."""
+    import torch
+
+    return torch.cat(
+        [
+            torch.full((len(seen.mask),), seen.generated_at == seen.at, device=seen.mask.device, dtype=torch.bool)
+            for seen in passes
+        ]
+    )
+
+
+def _advantages(passes: Sequence[LossPass], width: int) -> Tensor | None:
+    """[B], or [B, T] where a subclass makes them by token."""
+    import torch
+
+    found: list[Tensor] = []
+    for seen in passes:
+        if seen.advantages is None:
+            return None
+        found.append(seen.advantages)
+    if all(item.ndim == 1 for item in found):
+        return torch.cat(found)
+    spread = [item if item.ndim == 2 else item[:, None].expand(len(item), width) for item in found]
+    return _rows(spread, width)
+
+
+def _rows(parts: Sequence[Tensor | None], width: int) -> Tensor | None:
+    """[B, width]: the rows of all parts, padded to the right with 0 (where the mask is 0); None when a part is missing."""
+    import torch
+
+    padded: list[Tensor] = []
+    for part in parts:
+        if part is None:
+            return None
+        padded.append(torch.nn.functional.pad(part, (0, width - part.shape[1])))
+    return padded[0] if len(padded) == 1 else torch.cat(padded)
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """One array of single values, on their device; None for none."""
+    if not values:
+        return None
+    if all(hasattr(value, "detach") for value in values):
+        import torch
+
+        return torch.stack([value.reshape(()) for value in values])
+    return [float(value) for value in values]
+
+
+def _named(metrics: Mapping[str, Any], prefixes: tuple[str, ...]) -> Metrics:
+    return {name: value for name, value in metrics.items() if name.startswith(prefixes)}

@@ -1,0 +1,146 @@
+"""What was seen of one optimiser step: plain data, taken from TRL's structures and made independent of their names.
+
+Nothing here copies from a device or waits for one: tensors are kept as they are, without their graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Tensor = Any
+"""A torch.Tensor."""
+
+
+class UnknownShape(ValueError):
+    """TRL gave something else than what this module reads; the text says what."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossPass:
+    """One micro-batch as it went through the loss: b responses of T positions, padded to the right."""
+
+    mask: Tensor
+    """[b, T]: 1 = trained on (completion mask and tool mask)."""
+    advantages: Tensor | None
+    """[b] or [b, T]."""
+    loss: Tensor | None
+    """[]: the micro-batch's loss, scaled for accumulation."""
+    new_logprobs: Tensor | None = None
+    """[b, T]: of this pass."""
+    old_logprobs: Tensor | None = None
+    """[b, T]: computed when the batch was generated; None where TRL spares that pass because no weight has moved since."""
+    old_sequence_logprobs: Tensor | None = None
+    """[b]: RLOO keeps the sums only."""
+    rollout_logprobs: Tensor | None = None
+    ref_logprobs: Tensor | None = None
+    entropy: Tensor | None = None
+    generated_at: int | None = None
+    """The optimiser step during which the responses were generated; None when that was not seen."""
+    at: int = 0
+    """The optimiser step of this pass: how many were finished before it."""
+
+    @property
+    def positions(self) -> int:
+        """b * T."""
+        return int(self.mask.numel())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Generation:
+    """The responses of one generation, before anything is dropped or shuffled. S of all processes, s of this one."""
+
+    prompts: Sequence[Any]
+    """[S]: text or messages."""
+    completions: Sequence[Any]
+    """[S]: text or messages."""
+    rewards: Tensor
+    """[S, F]: of each reward function, NaN where it does not apply."""
+    reward_names: Sequence[str]
+    """[F]"""
+    reward_weights: Tensor | None
+    """[F]"""
+    first: int
+    """Index of this process's first response among the S."""
+    token_ids: Sequence[Sequence[int]]
+    """[s]: token ids of the completions, tool output included."""
+    endings: frozenset[int] = frozenset()
+    """Tokens that end a completion; one that ends otherwise was cut."""
+    tool_mask: Tensor | None = None
+    """[s, T]: 0 = written by a tool."""
+    policy_logprobs: Tensor | None = None
+    """[s, T], order of generation: for trainers that do not hand them to the loss (RLOO)."""
+    ref_logprobs: Tensor | None = None
+    """[s, T], order of generation; as above."""
+    mask: Tensor | None = None
+    """[s, T]: of `policy_logprobs`."""
+
+
+@dataclass
+class Step:
+    """All that was seen of one optimiser step."""
+
+    generations: list[Generation] = field(default_factory=list)
+    passes: list[LossPass] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
+    """Of every micro-batch, those beyond the limit included."""
+    grad_norms: list[Any] = field(default_factory=list)
+    """Total norm before clipping: a number, or a tensor that lies on a device."""
+    positions: int = 0
+    """Token positions held in `passes`."""
+    left_out: int = 0
+    """Micro-batches beyond the limit of held positions."""
+
+
+def read_loss(inputs: Mapping[str, Any], captured: Sequence[Any], loss: Any, **where: Any) -> LossPass:
+    """The pass that one `compute_loss(model, inputs)` made.
+
+    captured    what `_get_per_token_logps_and_entropies` returned meanwhile; a pass calls it once
+    Raises UnknownShape when there is no completion mask; other parts that do not fit it are left out.
+    """
+    mask = inputs.get("completion_mask")
+    if getattr(mask, "ndim", None) != 2:
+        raise UnknownShape("the inputs of the loss have no completion_mask of two dimensions")
+    assert mask is not None
+    if (tool_mask := fitting(inputs.get("tool_mask"), mask.shape)) is not None:
+        mask = mask * tool_mask
+    new, entropy = _logprobs_of(captured)
+    advantages = inputs.get("advantages")
+    if getattr(advantages, "ndim", 0) not in (1, 2) or len(advantages) != len(mask):  # type: ignore[arg-type]  # ndim of None is 0
+        advantages = None
+    sequence = fitting(inputs.get("old_logps"), mask.shape[:1])
+    return LossPass(
+        mask=mask.detach(),
+        advantages=detached(advantages),
+        loss=detached(loss),
+        new_logprobs=detached(fitting(new, mask.shape)),
+        old_logprobs=detached(fitting(inputs.get("old_per_token_logps"), mask.shape)),
+        old_sequence_logprobs=detached(sequence),
+        rollout_logprobs=detached(fitting(inputs.get("sampling_per_token_logps"), mask.shape)),
+        ref_logprobs=detached(fitting(inputs.get("ref_per_token_logps"), mask.shape)),
+        entropy=detached(fitting(entropy, mask.shape)),
+        **where,
+    )
+
+
+def _logprobs_of(captured: Sequence[Any]) -> tuple[Any, Any]:
+    """(logprobs, entropies) of a pass; (None, None) when it was not one call or not that shape (Unsloth gives None)."""
+    if len(captured) != 1:
+        return None, None
+    found = captured[0]
+    if isinstance(found, tuple | list):
+        return found[0] if found else None, found[1] if len(found) > 1 else None
+    if isinstance(found, Mapping):  # as experimental trainers and TRL's forks have it
+        return found.get("logps"), found.get("entropies")
+    return found, None
+
+
+def fitting(found: Any, shape: Sequence[int]) -> Any:
+    """The tensor if it has this shape, else None."""
+    return found if found is not None and tuple(getattr(found, "shape", ())) == tuple(shape) else None
+
+
+def detached(found: Any) -> Any:
+    """Without its graph, so that holding it holds no activations; what is no tensor becomes None."""
+    return found.detach() if hasattr(found, "detach") else None
