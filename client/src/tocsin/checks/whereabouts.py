@@ -1,0 +1,82 @@
+"""Where the gap between trainer and rollout engine sits, asked when no single cause explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from tocsin.checks.case import DISTINCT, HALF, Case
+from tocsin.checks.report import Hint, percent, shown
+
+
+def _one_place(case: Case) -> Hint | None:
+    """The first or the last token of the responses holds most of the gap."""
+    gap, place, total = case.engines.gap, case.engines.tokens.place(), float(np.sum(case.engines.gap))
+    for number, name, reason in (
+        (0, "first", "the prompts may differ (chat template, BOS, a trailing space)"),
+        (5, "last", "the end may be treated differently (EOS, stop strings, the last position of a buffer)"),
+    ):
+        here = place == number
+        share, tokens = float(np.sum(gap[here])) / total, float(np.mean(here))
+        if share > HALF and tokens < 0.1 and np.count_nonzero(here) > 1:
+            return Hint(
+                f"{name}_token", f"the {name} tokens, {percent(tokens)} of all, hold {percent(share)} of the gap: {reason}"
+            )
+    return None
+
+
+def _few_rows(case: Case) -> Hint | None:
+    """A quarter of the rows or less holds nearly all of the gap."""
+    sums = case.row_sums(case.engines.gap)
+    used = np.flatnonzero(case.row_sums(np.ones(len(case.engines.gap))))
+    if len(used) < 4:
+        return None
+    order = used[np.argsort(-sums[used], kind="stable")][: len(used) // 4]
+    share = float(np.sum(sums[order])) / float(np.sum(sums))
+    if share < 0.9:
+        return None
+    worst = ", ".join(str(row) for row in sorted(order[:5].tolist()))
+    return Hint(
+        "few_rows",
+        f"{len(order):,} of {len(used):,} rows hold {percent(share)} of the gap (among them {worst}): did another replica "
+        "with other weights "
+        "generate them, or was their text tokenised again?",
+    )
+
+
+def _grows(case: Case) -> Hint | None:
+    """The gap grows along the response."""
+    gap, tokens = case.engines.gap, case.engines.tokens
+    early, late = 4 * tokens.index < tokens.of, 4 * tokens.index >= 3 * tokens.of
+    if min(np.count_nonzero(early), np.count_nonzero(late)) < DISTINCT:
+        return None
+    start, end = float(np.mean(gap[early])), float(np.mean(gap[late]))
+    if end < 3 * start:
+        return None
+    return Hint(
+        "grows",
+        f"mean |l| grows from {shown(start)} in the first quarter to {shown(end)} in the last: positions (RoPE scaling) or "
+        "the precision of the "
+        "KV cache may differ",
+    )
+
+
+def _one_sided(case: Case) -> Hint | None:
+    """k1 is far beyond k3 and beyond chance: not noise, but another distribution."""
+    log_ratio = case.engines.log_ratio
+    k1, k3 = float(np.mean(-log_ratio)), float(np.mean(np.expm1(np.clip(log_ratio, -20, 20)) - log_ratio))
+    error = float(np.std(log_ratio)) / float(np.sqrt(len(log_ratio)))
+    if abs(k1) < 3 * k3 or abs(k1 - k3) < 5 * error or len(log_ratio) < DISTINCT:
+        return None
+    more = "C gives" if k1 > 0 else "A gives"
+    return Hint(
+        "one_sided",
+        f"k1 is {shown(k1)} and k3 {shown(k3)}: {more} these tokens more probability throughout, which noise does not do; "
+        "other weights, "
+        "another temperature, top-p or top-k on one side do",
+    )
+
+
+PLACES: Final[tuple[Callable[[Case], Hint | None], ...]] = (_one_place, _few_rows, _grows, _one_sided)
