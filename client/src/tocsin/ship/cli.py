@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from tocsin.dumps import DUMPS
 from tocsin.formats import FORMATS, run_id
 from tocsin.ship.bookmarks import Bookmarks, beside
 from tocsin.ship.follow import AUTO, Follower
@@ -50,7 +51,8 @@ exit status: 0 done or stopped by a signal with everything sent; 1 a log could n
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    formats = "\n".join(f"  {name:14} {format.what}" for name, format in FORMATS.items())
+    told = {name: format.what for name, format in FORMATS.items()} | {name: dump.what for name, dump in DUMPS.items()}
+    formats = "\n".join(f"  {name:22} {what}" for name, what in told.items())
     made = argparse.ArgumentParser(
         prog="tocsin-ship",
         description="Follow the logs that a training framework writes and send their records to Tocsin.",
@@ -58,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a log, plain or gzip, or a Trainer's output folder")
-    made.add_argument("--format", default=AUTO, choices=[AUTO, *FORMATS], help="told from the content by default")
+    made.add_argument("--format", default=AUTO, choices=[AUTO, *FORMATS, *DUMPS], help="told from the content by default")
     made.add_argument("--run", metavar="ID", help="id of the run, for a single PATH (default: the file's or folder's name)")
     made.add_argument("--names", metavar="NAMES", help="whose metric names these are: trl, unsloth, verl, canonical ...")
     where = made.add_mutually_exclusive_group()
@@ -117,7 +119,7 @@ def _run(
         transport = from_url(url, fallback=fallback, settings=settings)
     except (ValueError, OSError) as error:
         command.error(str(error))
-    logs = open_logs(given, url, clock, say)
+    logs = open_logs(given, url, clock, say, additions.config)
     if twice := _twice([log.reading.run for log in logs]):
         command.error(f"two logs would be the run {twice!r}: ship them with one command each, and --run")
     shipper = Shipper(logs, transport, say, additions)
@@ -156,7 +158,9 @@ def destination(given: argparse.Namespace, environ: Mapping[str, str]) -> str:
     return f"spool:{Path(environ.get('TOCSIN_SPOOL') or DEFAULT_SPOOL).absolute()}"
 
 
-def open_logs(given: argparse.Namespace, url: str, clock: Callable[[], float], say: Callable[[str], None]) -> list[Log]:
+def open_logs(
+    given: argparse.Namespace, url: str, clock: Callable[[], float], say: Callable[[str], None], config: Mapping[str, Any]
+) -> list[Log]:
     """The logs of the command line, each with its bookmarks."""
     shared = Bookmarks(given.state) if given.state else None
     logs = []
@@ -171,6 +175,7 @@ def open_logs(given: argparse.Namespace, url: str, clock: Callable[[], float], s
             key=str(path.absolute()) if shared else path.absolute().name,
             clock=clock,
             names=given.names,
+            config=config,
             from_end=given.from_end,
         )
         logs.append(Log(Follower(path, given.format, reading), reading))

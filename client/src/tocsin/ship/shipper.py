@@ -125,6 +125,8 @@ class Shipper:
             else:
                 self._once(log, f"{log.follower.name}: {error.strerror or error}; trying again")
             return False
+        for note in batch.notes:
+            self._say(f"{log.follower.name}: {note}")
         messages = [message for parsed in batch.parsed if (message := self._message(log, parsed)) is not None]
         if messages:
             self._transport.send(messages)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from tocsin.formats import Clock, Parsed
 from tocsin.ship.bookmarks import Bookmark, Bookmarks
@@ -17,6 +18,8 @@ class Batch(NamedTuple):
     """None while a place before these records must be kept (rows that are held or cut)."""
     more: bool = False
     """More can be read at once."""
+    notes: tuple[str, ...] = ()
+    """For a person: what of these records is not what it may seem. Each is given once."""
 
 
 class Source(Protocol):
@@ -50,6 +53,8 @@ class Reading:
     clock: Clock
     """Dates records whose log has no clock: when they were read."""
     names: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What the command line says of the run's configuration; dumps are measured with it."""
     from_end: bool = False
     """Without a bookmark: send only what is written from now on (what is there is read for its context)."""
 
