@@ -32,6 +32,12 @@ class Ops(Protocol):
     def take(self, x: Array, mask: Array) -> Array:
         """[n]: the entries of x under the mask, in order."""
 
+    def places(self, mask: Array) -> Array:
+        """[n]: where a mask of any shape is true, as indices into it laid flat. On a device this waits for it: once a block."""
+
+    def pick(self, x: Array, places: Array) -> Array:
+        """[n]: these entries of x laid flat. For many arrays of one shape this is cheaper than `take`."""
+
     def repeat(self, x: Array, counts: Array) -> Array:
         """[sum(counts)]: each entry of x as often as its count."""
 

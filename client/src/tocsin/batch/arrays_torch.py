@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tocsin.batch.arrays_numpy import numbers_of
+from tocsin.batch.arrays_numpy import numbers_of, select_quantiles
 
 Array = Any
 """A torch.Tensor."""
@@ -50,6 +50,12 @@ class TorchOps:
 
     def take(self, x: Array, mask: Array) -> Array:
         return x[mask]
+
+    def places(self, mask: Array) -> Array:
+        return torch.nonzero(mask.reshape(-1)).reshape(-1)
+
+    def pick(self, x: Array, places: Array) -> Array:
+        return torch.index_select(x.reshape(-1), 0, places)
 
     def repeat(self, x: Array, counts: Array) -> Array:
         return torch.repeat_interleave(x, counts)
@@ -116,14 +122,15 @@ class TorchOps:
         return torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
 
     def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
-        ordered = torch.sort(x).values  # torch.quantile refuses more than 16 million entries; NaN is sorted last
+        if x.device.type == "cpu":  # the same memory, and numpy selects where torch would sort
+            return [torch.tensor(value, dtype=torch.float64) for value in select_quantiles(x.numpy(), levels)]
+        ordered = torch.sort(x).values.to(self._double)  # torch.quantile refuses more than 16 million entries
         found = []
         for level in levels:
             place = level * (len(ordered) - 1)
-            low = int(place)
-            high = min(low + 1, len(ordered) - 1)
-            value = torch.lerp(ordered[low], ordered[high], place - low)
-            found.append(torch.where(torch.isnan(ordered[-1]), ordered[-1], value))
+            low, high = ordered[int(place)], ordered[min(int(place) + 1, len(ordered) - 1)]
+            value = torch.where(low == high, low, low + (high - low) * (place - int(place)))
+            found.append(torch.where(torch.isnan(ordered[-1]), ordered[-1], value))  # NaN is sorted last
         return found
 
     def top(self, x: Array, k: int) -> Array:

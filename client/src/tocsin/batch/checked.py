@@ -88,11 +88,12 @@ class Tokens:
 
     def _block(self, rows: slice, part: slice, mask: Any, counts: Any, size: int) -> TokenBlock:
         ops = self.ops
-        tokens = size if mask is None else int(ops.numbers([counts.sum()])[0])
-        if mask is None or tokens == size:
+        places = None if mask is None else ops.places(mask)
+        tokens = size if places is None else len(places)
+        if places is None or tokens == size:
             taken = {name: array[part].reshape(-1) for name, array in self.arrays.items()}
         else:
-            taken = {name: ops.take(array[part], mask) for name, array in self.arrays.items()}
+            taken = {name: ops.pick(array[part], places) for name, array in self.arrays.items()}
         for name, array in self.per_row.items():
             taken[name] = ops.repeat(array[rows], counts)
         for name, array in taken.items():
