@@ -22,13 +22,17 @@ from tocsin.formats.csv_table import CSV
 from tocsin.formats.detection import detect, recognise
 from tocsin.formats.flat_jsonl import FLAT_JSONL
 from tocsin.formats.reading import LogFile, document, lines, open_log, run_id
+from tocsin.formats.tensorboard import TENSORBOARD
 from tocsin.formats.trainer_state import TRAINER_STATE
 from tocsin.formats.trl_console import TRL_CONSOLE
 from tocsin.formats.verl_console import VERL_CONSOLE
 from tocsin.formats.verl_jsonl import VERL_JSONL
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {format.name: format for format in (CANONICAL, TRL_CONSOLE, TRAINER_STATE, VERL_JSONL, VERL_CONSOLE, CSV, FLAT_JSONL)}
+    {
+        format.name: format
+        for format in (CANONICAL, TRL_CONSOLE, TRAINER_STATE, VERL_JSONL, VERL_CONSOLE, CSV, FLAT_JSONL, TENSORBOARD)
+    }
 )
 
 __all__ = ["FORMATS", "Clock", "Format", "Parsed", "Parser", "UnknownFormat", "detect", "read_records", "recognise", "run_id"]
@@ -47,6 +51,8 @@ def read_records(path: Path, format: str = "auto", *, run: str | None = None, na
         format = detect(path)
     if (chosen := FORMATS.get(format)) is None:
         raise UnknownFormat(f"no format {format!r}; there are: auto, {', '.join(FORMATS)}")
+    if chosen.read is not None:
+        return chosen.read(path, run=run or run_id(path), names=names)
     file = open_log(path)
     return _in_order(_records(file, chosen, run or run_id(path), names))
 

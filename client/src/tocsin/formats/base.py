@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tocsin import wire
@@ -58,6 +59,12 @@ class Holding(Protocol):
         """The rows that need not wait any longer at `now` (seconds; the call that first sees a row starts its time)."""
 
 
+class ReadPath(Protocol):
+    """How a format reads a path whose records are not those of one file's lines."""
+
+    def __call__(self, path: Path, *, run: str, names: str | None) -> Iterator[Parsed]: ...
+
+
 class MakeParser(Protocol):
     """How a format builds its parser."""
 
@@ -74,6 +81,8 @@ class Format:
     make: MakeParser
     whole: bool = False
     """The file is one document that is rewritten as a whole: it is read anew at each change, not followed."""
+    read: ReadPath | None = None
+    """The format is no text, and a path of it may be a folder: it reads that by itself, and is followed in its own way."""
     soft_break: bytes = b""
     """A byte at which an overlong line may be cut without loss (a progress bar returns the carriage for hours)."""
 

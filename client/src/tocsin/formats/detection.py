@@ -10,6 +10,8 @@ from tocsin import wire
 from tocsin.formats import csv_table, flat_jsonl, verl_jsonl
 from tocsin.formats.base import UnknownFormat
 from tocsin.formats.dict_literal import Status, read
+from tocsin.formats.event_file import begins_like_one
+from tocsin.formats.event_folder import holds_events
 from tocsin.formats.reading import head, is_gzip
 from tocsin.formats.trl_console import row_kind
 from tocsin.formats.verl_console import read_row
@@ -32,9 +34,16 @@ LOOKED_FOR: Final = (
 
 
 def detect(path: Path) -> str:
-    """The name of the file's format. Raises UnknownFormat, and OSError when the file cannot be read."""
+    """The name of the format of a file, or of a folder of event files.
+
+    Raises UnknownFormat, and OSError when it cannot be read.
+    """
+    if path.is_dir() and holds_events(path):
+        return "tensorboard"
     beginning = head(path, HEAD_BYTES)
     if (found := recognise(beginning)) is not None:
+        if found == "tensorboard" and is_gzip(path):
+            raise UnknownFormat(f"{path}: a compressed event file; unpack it first")
         return found
     if not beginning:
         why = "the gzip data are damaged, or hold nothing" if is_gzip(path) else "the file is empty"
@@ -45,6 +54,8 @@ def detect(path: Path) -> str:
 
 def recognise(beginning: bytes) -> str | None:
     """The format of a log that begins with these bytes; None when nothing is recognised (yet)."""
+    if begins_like_one(beginning):
+        return "tensorboard"
     stripped = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
     if stripped.startswith(b"{") and _HISTORY.search(beginning):
         return "trainer-state"

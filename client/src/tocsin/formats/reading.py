@@ -15,7 +15,7 @@ _CHUNK: Final = 256 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GENERIC: Final = frozenset(
     "console history log logging logs metrics nohup out output progress raw record records results run stderr stdout train "
-    "trainer_log trainer_state training training_log training_metrics train_log wandb".split()
+    "trainer_log trainer_state training training_log training_metrics train_log wandb runs tensorboard tensorboard_log".split()
 )
 _EXTENSIONS: Final = frozenset("csv err gz json jsonl log md ndjson out txt".split())
 
@@ -134,7 +134,7 @@ def run_id(path: Path) -> str:
     while (parts := stem.rpartition("."))[0] and parts[2].lower() in _EXTENSIONS:
         stem = parts[0]
     name = stem
-    if stem.lower() in _GENERIC:
+    if stem.lower() in _GENERIC or "tfevents" in stem:
         folders = [folder for folder in (part.name for part in path.parents) if folder]
         name = next((folder for folder in folders if not folder.startswith("checkpoint-")), stem)
     return name[:MAX_NAME_CHARS] or "run"

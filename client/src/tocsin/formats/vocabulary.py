@@ -27,7 +27,7 @@ _MARKS: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
         "nemo_rl": re.compile(
             r"(train/)?(gen_kl_error|token_mult_prob_error|policy_kl_error|js_divergence_error|sampling_importance_ratio)$"
             r"|(train/)?(approx_entropy|probs_ratio\w*|global_valid_(seqs|toks)|mean_gen_tokens_per_sample|baseline_reward/pct_\w+)$"
-            r"|timing/(train|validation)/|performance/\w+_per_|validation/(accuracy|avg_length|pass_k)$|ray/"
+            r"|timing/(train|validation)/|performance/\w+_per_|validation/(accuracy|avg_length|pass_k)$|ray/(node\.\d|ray_step)"
         ),
         "areal": re.compile(r"ppo_(actor|critic)/|timeperf/|rollout/(reward|accepted|rejected)$|eval-rollout/"),
         "prime_rl": re.compile(

@@ -1,0 +1,295 @@
+"""Which event files belong to a run, and their events in order of time.
+
+A path means one event file, or a folder with the event files of one run: those in it, and those of the writers that
+`add_scalars` and `add_hparams` open in folders below. If none lie in the folder itself, it may hold one run (OpenRLHF's
+`<run_name>`), or one folder per start of the trainer (NeMo RL's `exp_001`, `exp_002`; names that are a date and time), or the
+parts `train`, `eval` ... of one run. Several runs in one folder are an error that names them.
+
+Each file is read in its own order. Between files the time of the events decides; while files grow, an event waits a while for
+others that may be older (writers hold back what they log, tensorboardX for up to two minutes).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tocsin.formats.base import State, UnknownFormat
+from tocsin.formats.event_file import Frame, frames
+from tocsin.formats.event_proto import Decode, Event, decoder
+
+MARK: Final = "tfevents"
+DEPTH: Final = 4
+"""How far below the folder event files are looked for."""
+AHEAD: Final = 2_000
+"""Events of one file that are read ahead."""
+QUIET_SECONDS: Final = 600.0
+"""A file that has not grown for so long is not waited for."""
+_BEGINNING: Final = 64
+_PARTS: Final = frozenset({"train", "training", "eval", "evaluation", "val", "valid", "validation", "test"})
+_START: Final = re.compile(r"exp_\d+|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_.+|\d{4}-?\d\d-?\d\d[-_T]?\d\d[-_:]?\d\d([-_:]?\d\d)?")
+"""A folder that stands for one start of a trainer: NeMo RL, Hugging Face's Trainer (`Aug23_10-02-11_host`), ROLL."""
+_HPARAMS_WRITER: Final = re.compile(r"\d{9,}\.\d+")
+"""`add_hparams` names its folder by the time; its scalars are results of the experiment, logged under no step."""
+_SKIPPED: Final = re.compile(r"checkpoint-\d+|global_step_?\d+|\..+|__pycache__")
+_MAX_NAMED: Final = 5
+
+
+class Taken(NamedTuple):
+    """One event of the run, or a place that could not be read."""
+
+    writer: str
+    """The file, relative to the folder."""
+    offset: int
+    next_offset: int
+    event: Event | None
+    error: str = ""
+    raw: bytes = b""
+
+
+@dataclass
+class _File:
+    path: Path
+    name: str
+    prefix: str
+    """The sub-folder below its run's folder, "" for none."""
+    taken: int = 0
+    """Everything before this byte was given out."""
+    read: int = 0
+    """Everything before this byte was read."""
+    size: int = -1
+    changed: float = 0.0
+    begins: tuple[int, int] = (0, 0)
+    """(length, checksum) of the first bytes: whether it is still the same file."""
+    ahead: deque[Taken] = field(default_factory=deque)
+    seen: float = 0.0
+    """When the first event ahead was read."""
+    looked: int = 0
+    """The look at which its end was reached."""
+
+
+class EventFolder:
+    """The events of one run, from where `state` says on.
+
+    `complete`: the files will not grow any more, so what is cut off at an end is a place that could not be read; otherwise it
+    is left for a later look. Raises NotInstalled without the extra.
+    """
+
+    def __init__(self, path: Path, state: State | None = None, *, complete: bool = False) -> None:
+        self._path = path
+        self._complete = complete
+        self._looks = 0
+        self.given = 0
+        """Bytes of all files that were given out."""
+        self._decode: Decode = decoder()
+        self._roots: list[Path] = []
+        self._files: dict[str, _File] = {}
+        self._known: dict[str, tuple[int, tuple[int, int]]] = {}
+        for name, (taken, length, crc) in (state or {}).items():
+            self._known[str(name)] = (int(taken), (int(length), int(crc)))
+
+    def state(self) -> State:
+        """Plain JSON: how far each file was given out."""
+        known = {name: [taken, *begins] for name, (taken, begins) in self._known.items()}
+        return known | {name: [file.taken, *file.begins] for name, file in self._files.items()}
+
+    @property
+    def files(self) -> int:
+        """How many files there are."""
+        return len(self._files)
+
+    def sizes(self) -> dict[str, int]:
+        """How large each file is now."""
+        return {name: file.path.stat().st_size for name, file in self._files.items() if file.path.exists()}
+
+    def look(self, now: float, *, search: bool = True) -> None:
+        """Look at the files anew, and with `search` for new ones.
+
+        Raises UnknownFormat when the path holds several runs, OSError when it cannot be listed.
+        """
+        self._looks += 1
+        if search:
+            self._search(now)
+
+    def _search(self, now: float) -> None:
+        if self._path.is_dir():
+            found = event_files(self._path)
+            if found:
+                self._roots = self._told_apart(found)
+        else:
+            found = [self._path] if self._path.exists() else []
+            self._roots = [self._path.parent]
+        for path in found:
+            root = next((root for root in self._roots if path.is_relative_to(root)), None)
+            if root is None:
+                continue
+            name = path.relative_to(self._path).as_posix() if path != self._path else path.name
+            if name not in self._files:
+                prefix = path.parent.relative_to(root).as_posix()
+                self._files[name] = self._opened(_File(path, name, "" if prefix == "." else prefix), now)
+
+    def _told_apart(self, found: list[Path]) -> list[Path]:
+        try:
+            return roots(self._path, found)
+        except UnknownFormat:
+            if not self._roots:
+                raise
+            return self._roots  # another run began in the folder: not ours
+
+    def _opened(self, file: _File, now: float) -> _File:
+        taken, begins = self._known.pop(file.name, (0, (0, 0)))
+        file.begins = begins
+        if taken and _checksum(file.path, begins[0]) == begins:
+            file.taken = file.read = taken
+            self.given += taken
+        try:
+            file.changed = min(now, file.path.stat().st_mtime)
+        except OSError:  # gone again; the next look tells
+            file.changed = now
+        return file
+
+    def next(self, now: float, *, wait: float, last: bool) -> Taken | None:
+        """The next event, None when there is none yet.
+
+        `wait`: seconds that an event waits for older ones of other files. `last`: nothing more will be written.
+        """
+        behind = False
+        first: _File | None = None
+        for file in self._files.values():
+            if not file.ahead and not self._read(file, now):
+                behind = behind or now - file.changed < QUIET_SECONDS
+            elif first is None or _order(file) < _order(first):
+                first = file
+        if first is None or (behind and not last and now - first.seen < wait):
+            return None
+        taken = first.ahead.popleft()
+        self.given += taken.next_offset - first.taken
+        first.taken = taken.next_offset
+        return taken
+
+    def _read(self, file: _File, now: float) -> bool:
+        """Read ahead in a file, once per look to its end. Whether there is an event."""
+        if file.looked == self._looks:
+            return False
+        try:
+            size = file.path.stat().st_size
+            if size < file.read:  # another file in its place
+                self.given -= file.taken
+                file.read = file.taken = 0
+                file.size, file.begins = -1, (0, 0)
+            if size != file.size:
+                file.changed = now if file.size >= 0 else file.changed
+                exhausted = self._fill(file)
+                file.size = size if exhausted else -1
+                file.seen = now
+        except FileNotFoundError:
+            file.size = 0
+        if file.size >= 0:
+            file.looked = self._looks
+        return bool(file.ahead)
+
+    def _fill(self, file: _File) -> bool:
+        """Take up to AHEAD events. Whether the end was reached."""
+        with file.path.open("rb") as opened:
+            if file.begins[0] < _BEGINNING:
+                beginning = opened.read(_BEGINNING)
+                file.begins = (len(beginning), zlib.crc32(beginning))
+            opened.seek(file.read)
+            for frame in frames(opened, file.read, complete=self._complete):
+                file.read = frame.next_offset
+                file.ahead.append(self._decoded(file, frame))
+                if len(file.ahead) >= AHEAD:
+                    return False
+        return True
+
+    def _decoded(self, file: _File, frame: Frame) -> Taken:
+        if frame.error:
+            return Taken(file.name, frame.offset, frame.next_offset, None, frame.error)
+        try:
+            event = self._decode(frame.event)
+        except ValueError as error:
+            return Taken(file.name, frame.offset, frame.next_offset, None, str(error), frame.event)
+        if event.scalars and file.prefix:
+            scalars = tuple((renamed(file.prefix, tag), value) for tag, value in event.scalars if renamed(file.prefix, tag))
+            event = event._replace(scalars=scalars)
+        return Taken(file.name, frame.offset, frame.next_offset, event)
+
+
+def renamed(prefix: str, tag: str) -> str:
+    """The name of a scalar of a sub-folder's writer; "" when it is none of the run's.
+
+    `add_scalars("loss", {"a": 1})` writes the tag `loss` in the folder `loss_a`: here `loss/a`. Elsewhere the folder stands
+    before the tag, as TensorBoard shows it.
+    """
+    if _HPARAMS_WRITER.fullmatch(prefix.rpartition("/")[2]):
+        return ""
+    family = tag.replace("/", "_") + "_"
+    return f"{tag}/{prefix.removeprefix(family)}" if prefix.startswith(family) else f"{prefix}/{tag}"
+
+
+def _order(file: _File) -> tuple[float, str]:
+    event = file.ahead[0].event
+    return (event.time if event is not None and event.time == event.time else float("-inf"), file.name)
+
+
+def _checksum(path: Path, length: int) -> tuple[int, int]:
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(length)
+    except OSError:
+        return (0, 0)
+    return (len(beginning), zlib.crc32(beginning))
+
+
+def is_event_file(name: str) -> bool:
+    """Whether a file's name is one of an event file, as TensorBoard itself decides."""
+    return MARK in name and not name.endswith(".profile-empty")
+
+
+def holds_events(folder: Path) -> bool:
+    """Whether event files lie in a folder or below."""
+    return next(_walk(folder, DEPTH), None) is not None
+
+
+def event_files(folder: Path) -> list[Path]:
+    """The event files in a folder and below, in order of their names. Raises OSError when the folder cannot be listed."""
+    return sorted(_walk(folder, DEPTH))
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    below: list[Path] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=depth == DEPTH):
+                if depth > 0 and not _SKIPPED.fullmatch(entry.name):
+                    below.append(Path(entry.path))
+            elif is_event_file(entry.name):
+                yield Path(entry.path)
+    for path in sorted(below):
+        try:
+            yield from _walk(path, depth - 1)
+        except OSError:  # removed or closed to us: the other folders are read all the same
+            continue
+
+
+def roots(folder: Path, files: list[Path]) -> list[Path]:
+    """The folders of the run whose event files these are. Raises UnknownFormat when they are several runs."""
+    holding = sorted({path.parent for path in files})
+    tops = [path for path in holding if not any(other != path and path.is_relative_to(other) for other in holding)]
+    if len(tops) == 1:
+        return tops
+    starts = {path.relative_to(folder).parts for path in tops}
+    others = {tuple(part for part in parts if not _START.fullmatch(part)) for parts in starts}
+    if len(others) == 1 and all(any(_START.fullmatch(part) for part in parts) for parts in starts):
+        return tops
+    if all(len(parts) == 1 and parts[0] in _PARTS for parts in starts):
+        return [folder]
+    names = [path.relative_to(folder).as_posix() for path in tops]
+    shown = ", ".join(names[:_MAX_NAMED]) + (" ..." if len(names) > _MAX_NAMED else "")
+    raise UnknownFormat(f"{folder}: the event files of {len(names)} runs ({shown}); name the folder of one")
