@@ -111,7 +111,7 @@ def take(
     taken = {name: _or_bad(column) for name, column in columns.items()}
     parts = {name: _or_bad(column) for name, column in (components or {}).items()}
     more = {name: _or_bad(column) for name, column in (extra or {}).items()}
-    size = _size(texts) + sum(_size(column) for column in (*taken.values(), *parts.values(), *more.values()))
+    size = _ENTRY_BYTES + _size(texts) + sum(_size(column) for column in (*taken.values(), *parts.values(), *more.values()))
     return Columns(
         step=step,
         time=time,
@@ -226,7 +226,9 @@ def number(value: Any, bad: Counter[str]) -> float | None:
     if type(value) is float or value is None:
         return value
     try:
-        return float(value) if not isinstance(value, str) else wire.metric_value(value)
+        if isinstance(value, str):
+            return wire.metric_value(value)
+        return float(value.item() if hasattr(value, "item") else value)
     except Exception:  # as in `entries`
         bad["bad_value"] += 1
         return None

@@ -21,6 +21,10 @@ _SPELLED: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 class RolloutRow(TypedDict, total=False):
     """One response. A key is missing where the trainer gave no such column, None where it gave no value."""
 
+    run: str
+    attempt: int
+    rank: int
+    """Of the process that wrote it."""
     step: int
     index: int
     """Place among the responses of the step, from 0."""
@@ -31,9 +35,9 @@ class RolloutRow(TypedDict, total=False):
     prompt_id: str | None
     prompt: str
     response: str
-    reward: float | None
-    """Final, after penalties."""
-    components: dict[str, float | None]
+    reward: float | str | None
+    """Final, after penalties. A float, as `read_rollouts` gives it; in the file NaN and infinities are texts."""
+    components: dict[str, float | str | None]
     """Raw rewards, by model or rule."""
     correct: bool | None
     truncated: bool | None
@@ -57,10 +61,11 @@ def read_rollouts(path: Path | str, step: int | None = None) -> Iterator[Rollout
 
 
 def _rows(path: Path, step: int | None) -> Iterator[RolloutRow]:
+    decode = msgspec.json.Decoder(RolloutRow).decode
     with path.open("rb") as file:
         for line in _lines(file, path):
             try:
-                row = msgspec.json.decode(line, type=dict[str, Any])
+                row = decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 logger.warning("%s: a line is no response: %s", path, error)
                 return
@@ -83,16 +88,14 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
             logger.warning("%s: %s; the responses before it were read", path, damage)
 
 
-def _restored(row: dict[str, Any]) -> RolloutRow:
+def _restored(row: RolloutRow) -> RolloutRow:
     """Numbers that the file spells as text are numbers again."""
     if "reward" in row:
         row["reward"] = _number(row["reward"])
     if "components" in row:
         row["components"] = {name: _number(value) for name, value in row["components"].items()}
-    found: Any = row  # as our own writer made it
-    row_of: RolloutRow = found
-    return row_of
+    return row
 
 
-def _number(value: Any) -> Any:
+def _number(value: float | str | None) -> float | str | None:
     return _SPELLED.get(value, value) if isinstance(value, str) else value
