@@ -130,6 +130,8 @@ class Settings:
     """The ratio is clipped above 1 + clip_high."""
     dual_clip: float | None = None
     """c of the dual clip: the ratio of a token with negative advantage is clipped above c. None: not in use."""
+    value_clip: float | None = None
+    """The critic's value is clipped to within this of its old value. None: not in use."""
     temperature: float = 1.0
     """Sampling temperature."""
     is_bounds: Bounds = (None, 2.0)
@@ -140,7 +142,9 @@ class Settings:
     group_size: int | None = None
     """G, responses per prompt."""
     advantage: str = "group_std"
-    """How advantages are made; the bound (G-1)/sqrt(G) holds for group_std with unbiased standard deviation."""
+    """How advantages are made of rewards. Group baselines, of which some measures know more: group_std ((r - mean) / std over
+    the group, unbiased std), group_mean (r - mean), batch_std (the mean of the group, the std of the batch), leave_one_out.
+    Any other name (gae, ...) is one of which they know nothing."""
     max_response_length: int | None = None
     """Limit of the generated tokens."""
     length_limits: Sequence[int] = (8192, 16384, 32768)

@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from tocsin.batch import groups, numbers, optimiser, rewards
+from tocsin.batch.advantage_groups import advantage_groups
+from tocsin.batch.advantages import Advantages, RawAdvantages
 from tocsin.batch.checked import Checked
+from tocsin.batch.clipping import Clipping
 from tocsin.batch.contract import Found, TokenMeasure
+from tocsin.batch.critic import ValueClip, ValueFit
 from tocsin.batch.inputs import Settings
+from tocsin.batch.numbers import NonFiniteTokens
+from tocsin.batch.reference_kl import ReferenceKl
+from tocsin.batch.update import PolicyRatio
 
 
 class Sample(NamedTuple):
@@ -24,5 +32,33 @@ class Sample(NamedTuple):
     """Fields that it can do without: a NaN in one of them, or in `needs`, justifies a NaN in its results."""
 
 
-TOKEN_MEASURES: Final[tuple[type[TokenMeasure], ...]] = ()
-SAMPLE_MEASURES: Final[tuple[Sample, ...]] = ()
+TOKEN_MEASURES: Final[tuple[type[TokenMeasure], ...]] = (
+    PolicyRatio,
+    Clipping,
+    ReferenceKl,
+    Advantages,
+    RawAdvantages,
+    ValueFit,
+    ValueClip,
+    NonFiniteTokens,
+)
+SAMPLE_MEASURES: Final[tuple[Sample, ...]] = (
+    Sample("advantage_groups", (), advantage_groups, ("advantages", "raw_advantages")),
+    Sample("gradients", ("grad_norms",), optimiser.gradients, ("grad_norms_clipped",)),
+    Sample("parameter_update", ("param_norm", "param_update_norm"), optimiser.parameter_update),
+    Sample("critic_loss", ("critic_loss",), optimiser.critic_loss),
+    Sample("nll_loss", ("nll_loss",), optimiser.nll_loss),
+    Sample("mtp_loss", ("mtp_loss",), optimiser.mtp_loss),
+    Sample("reuse_epochs", (), optimiser.reuse),
+    Sample("reward_groups", ("rewards", "prompts"), groups.reward_groups),
+    Sample("correct_groups", ("correct", "prompts"), groups.correct_groups),
+    Sample("group_counts", ("prompts",), groups.group_counts, ("kept",)),
+    Sample("groups", ("prompts",), groups.groups_block, ("rewards", "correct")),
+    Sample("rewards", ("rewards",), rewards.rewards),
+    Sample("correctness", ("correct",), rewards.correctness),
+    Sample("components", ("components",), rewards.components),
+    Sample("domains", ("rewards", "domains"), rewards.domains),
+    Sample("loss_mask", (), numbers.loss_mask, ("loss_mask", "completion_tokens")),
+    Sample("nonfinite_loss", ("loss",), numbers.nonfinite_loss),
+    Sample("nonfinite_grad", (), numbers.nonfinite_grad, ("grads", "grad_norms")),
+)
