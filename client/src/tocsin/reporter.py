@@ -241,7 +241,8 @@ class Reporter:
             )
             sample = self._rollouts.put(columns)
             self._logged += 1
-            sender.put(Pending("step", now, columns.step, extras={"rollout_log": sample}), _STEP_BYTES + SAMPLE_BYTES)
+            size = _STEP_BYTES + min(columns.size, SAMPLE_BYTES)
+            sender.put(Pending("step", now, columns.step, extras={"rollout_log": sample}), size)
         except Exception as error:
             # As in `log`.
             sender.lose("bad_record", f"rollouts could not be taken: {type(error).__name__}: {error}")

@@ -17,7 +17,7 @@ import msgspec
 
 from tocsin import wire
 from tocsin.build import clean, plain
-from tocsin.snapshot import Bad, Deferred, take_array
+from tocsin.snapshot import PLAIN, Bad, Deferred, take_array
 
 _ENTRY_BYTES: Final = 64
 """Estimate of what an entry that is no text holds in memory."""
@@ -142,11 +142,16 @@ def entries(column: Any, count: int, bad: Counter[str]) -> list[Any] | None:
             return [value] * count
         if len(value) != count:
             raise ValueError(f"{len(value)} entries for {count} responses")
-        return value
+        return value if PLAIN.issuperset(map(type, value)) else [_read(item) for item in value]
     except Exception:
         # A column may hold anything, on a device that may have failed: it costs itself, and is counted.
         bad["bad_column"] += 1
         return None
+
+
+def _read(item: Any) -> Any:
+    """One entry as it may be looked at. Raises what reading it from its device raises."""
+    return item.entries() if isinstance(item, Deferred) else item
 
 
 def as_text(value: Any) -> str:
@@ -164,6 +169,9 @@ def as_text(value: Any) -> str:
         if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
             messages = [_message(item) for item in value]
             return clean(messages[0][1] if len(messages) == 1 else "\n\n".join(f"{role}: {text}" for role, text in messages))
+        value = _read(value)
+        if isinstance(value, Bad):
+            return f"<{value.reason}>"
         simple = plain(value.tolist() if hasattr(value, "tolist") else value)
         return simple if isinstance(simple, str) else msgspec.json.encode(simple).decode()
     except Exception as error:
@@ -193,10 +201,16 @@ def _taken(column: Any) -> Any:
     if isinstance(column, Mapping):
         raise TypeError("a column is a mapping, expected one entry for each response")
     copied = list(column)
-    if list in set(map(type, copied)):
-        # A conversation goes on being appended to, so its list is copied as well.
-        return [list(item) if type(item) is list else item for item in copied]
-    return copied
+    return copied if PLAIN.issuperset(map(type, copied)) else [_taken_item(item) for item in copied]
+
+
+def _taken_item(item: Any) -> Any:
+    """A copy of one entry, as far as the loop may go on with it: a conversation is appended to, a tensor overwritten."""
+    if type(item) in PLAIN:
+        return item
+    if type(item) is list:
+        return list(item)
+    return take_array(item) if hasattr(item, "tolist") else item
 
 
 def _or_bad(column: Any) -> Any:

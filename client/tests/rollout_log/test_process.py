@@ -1,0 +1,143 @@
+"""What only a process of its own can show of the rollout log: exits, forks, a kill in the middle of a step, torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from tests.kit.services import until
+from tocsin.rollout_log import read_rollouts
+from tocsin.rollout_log.files import log_files
+
+
+def start(code: str, folder: Path) -> subprocess.Popen[str]:
+    env = {**os.environ, "TOCSIN_SPOOL": str(folder / "spool"), "RANK": "0", "TOCSIN_ROLLOUTS": str(folder / "rollouts")}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def run(code: str, folder: Path) -> str:
+    """What a script prints; a failure shows what it said."""
+    with start(code, folder) as process:
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert err == ""
+    return out
+
+
+def found(folder: Path) -> list[tuple[int, str]]:
+    return [(row["step"], row["response"]) for row in read_rollouts(folder / "rollouts" / "r")]
+
+
+def test_the_exit_flushes_without_being_asked(tmp_path: Path) -> None:
+    run(
+        """
+        import tocsin
+        reporter = tocsin.Reporter("r")
+        for step in range(20):
+            reporter.log_rollouts(step, responses=[str(index) for index in range(100)])
+        """,
+        tmp_path,
+    )
+    assert found(tmp_path) == [(step, str(index)) for step in range(20) for index in range(100)]
+
+
+def test_a_forked_child_writes_its_own_and_none_of_its_parents(tmp_path: Path) -> None:
+    run(
+        """
+        import os, sys, tocsin
+        reporter = tocsin.Reporter("r")
+        for step in range(50):
+            reporter.log_rollouts(step, responses=["parent"] * 20)
+        child = os.fork()
+        if child == 0:
+            reporter.log_rollouts(1000, responses=["child"])
+            sys.exit(0)
+        for step in range(50, 60):
+            reporter.log_rollouts(step, responses=["parent"] * 20)
+        assert os.waitpid(child, 0)[1] == 0
+        assert reporter.flush(30)
+        assert reporter.counters.rollouts == (60, 1200, 0, {}, 0), reporter.counters
+        """,
+        tmp_path,
+    )
+    rows = found(tmp_path)
+    assert [row for row in rows if row[1] == "parent"] == [(step, "parent") for step in range(60) for _ in range(20)]
+    assert [row for row in rows if row[1] == "child"] == [(1000, "child")]
+
+
+def test_a_killed_process_leaves_files_that_can_be_read(tmp_path: Path) -> None:
+    """SIGKILL while it writes: every step that had been flushed is there."""
+    code = """
+        import os, tocsin
+        reporter = tocsin.Reporter("r")
+        step = 0
+        while True:
+            reporter.log_rollouts(step, responses=[os.urandom(50_000).hex() for _ in range(20)])
+            assert reporter.flush(60)
+            print(step, flush=True)
+            step += 1
+    """
+    with start(code, tmp_path) as process:
+        assert process.stdout is not None
+        told = [int(process.stdout.readline()) for _ in range(3)]
+        size = sum(file.size for file in log_files(tmp_path / "rollouts" / "r"))
+        until(lambda: sum(file.size for file in log_files(tmp_path / "rollouts" / "r")) > size, "the next step to begin")
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    rows = found(tmp_path)
+    for step in told:
+        assert len([row for row in rows if row[0] == step]) == 20
+
+
+def test_a_signal_handler_may_log_rollouts_while_the_loop_does(tmp_path: Path) -> None:
+    run(
+        """
+        import signal, tocsin
+        reporter = tocsin.Reporter("r")
+        fired = 0
+        def handler(number, frame):
+            global fired
+            fired += 1
+            reporter.log_rollouts(fired, responses=["handler"])
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        step = 0
+        while fired < 200:
+            reporter.log_rollouts(step, responses=["loop"])
+            step += 1
+        signal.setitimer(signal.ITIMER_REAL, 0, 0)
+        reporter.close(60)
+        counts = reporter.counters.rollouts
+        assert counts.written + sum(counts.lost.values()) == step + fired, (counts, step, fired)
+        """,
+        tmp_path,
+    )
+
+
+def test_tensors(tmp_path: Path) -> None:
+    run(
+        """
+        import torch, tocsin
+        torch.set_num_threads(1)
+        reporter = tocsin.Reporter("r")
+        rewards = torch.tensor([0.5, float("nan")], dtype=torch.bfloat16, requires_grad=True)
+        correct = torch.tensor([True, False])
+        reporter.log_rollouts(
+            1, responses=["a", "b"], rewards=rewards, correct=correct, truncated=[correct[0], correct[1]],
+            policy_version=torch.tensor(4), components={"x": rewards * 2}, prompt_ids=torch.tensor([7, 8]),
+        )
+        correct[:] = False
+        """,
+        tmp_path,
+    )
+    first, second = read_rollouts(tmp_path / "rollouts" / "r")
+    assert (first["reward"], first["correct"], first["truncated"], first["components"]) == (0.5, True, True, {"x": 1.0})
+    assert (first["policy_version"], first["prompt_id"], second["prompt_id"]) == (4, "7", "8")
+    assert second["reward"] != second["reward"]
