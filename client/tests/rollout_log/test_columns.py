@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tocsin.rollout_log.columns import as_text, take
+from tocsin.rollout_log.columns import Columns, as_text, take
 
 
 def rows(*responses: Any, **columns: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
@@ -197,3 +200,62 @@ def test_the_size_is_that_of_the_texts() -> None:
     assert 200 * sys.getsizeof(text) <= columns.size <= 220 * sys.getsizeof(text)
     talk = take(1, 1.0, [[{"role": "user", "content": text}]] * 10)
     assert talk.size >= 10 * len(text)
+
+
+class Tensor:
+    """What the log may rely on of a tensor on a device: a copy on the device, and no reading in the training loop."""
+
+    device = SimpleNamespace(type="cuda")
+
+    def __init__(self, values: list[float], home: int | None = None) -> None:
+        self.values = values
+        self.home = home
+
+    def detach(self) -> Tensor:
+        return self
+
+    def clone(self) -> Tensor:
+        return Tensor(list(self.values), threading.get_ident())
+
+    def tolist(self) -> list[float]:
+        assert self.home is not None and threading.get_ident() != self.home, "read where it was copied"
+        return self.values
+
+
+def elsewhere(columns: Columns) -> list[dict[str, Any]]:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: list(columns.rows(Counter()))).result()
+
+
+def test_tensors_on_a_device_are_copied_there_and_read_by_the_thread_after_their_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+
+    class Event:
+        def synchronize(self) -> None:
+            happened.append("waited")
+
+    class Stream:
+        def record_event(self) -> Event:
+            happened.append("recorded")
+            return Event()
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(current_stream=Stream)))
+    rewards, ids = Tensor([1.0, -1.0]), Tensor([5, 6])
+    columns = take(1, 1.0, ["a", "b"], rewards=rewards, extra={"ids": [ids, ids]})
+    rewards.values[:] = [9.0, 9.0]
+    assert happened == ["recorded"] * 3
+    first, second = elsewhere(columns)
+    assert (first["reward"], second["reward"], first["extra"]) == (1.0, -1.0, {"ids": [5, 6]})
+    assert happened == ["recorded"] * 3 + ["waited"] * 3
+
+
+def test_sharded_tensors_are_refused_unread() -> None:
+    class Sharded(Tensor):
+        def full_tensor(self) -> Tensor:
+            raise AssertionError("a collective operation")
+
+        def clone(self) -> Tensor:
+            raise AssertionError("of nothing")
+
+    assert one("rewards", Sharded([1.0, 2.0])) == (["missing", "missing"], {"bad_column": 1})
+    assert as_text(take(1, 1.0, [Sharded([1.0])]).responses[0]) == "<sharded_tensor>"
