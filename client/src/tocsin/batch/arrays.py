@@ -38,6 +38,9 @@ class Ops(Protocol):
     def pick(self, x: Array, places: Array) -> Array:
         """[n]: these entries of x laid flat. For many arrays of one shape this is cheaper than `take`."""
 
+    def lay(self, x: Array, places: Array | None, shape: tuple[int, ...]) -> Array:
+        """The opposite of `pick`: this shape, with x at these places and 0 (False) elsewhere. None: x is all of it."""
+
     def repeat(self, x: Array, counts: Array) -> Array:
         """[sum(counts)]: each entry of x as often as its count."""
 

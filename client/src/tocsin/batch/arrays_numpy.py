@@ -46,7 +46,7 @@ class NumpyOps:
         return x.astype(np.float64 if x.dtype.kind == "f" and x.dtype.itemsize > 8 else np.float32)
 
     def flags(self, x: Array) -> Array:
-        return x if x.dtype == np.bool_ else np.not_equal(x, 0)
+        return x if x.dtype == np.bool_ else np.asarray(x != 0)
 
     def take(self, x: Array, mask: Array) -> Array:
         return x[mask]
@@ -57,6 +57,13 @@ class NumpyOps:
     def pick(self, x: Array, places: Array) -> Array:
         return x.reshape(-1).take(places)
 
+    def lay(self, x: Array, places: Array | None, shape: tuple[int, ...]) -> Array:
+        if places is None:
+            return x.reshape(shape)
+        found = np.zeros(shape, dtype=x.dtype)
+        found.reshape(-1)[places] = x
+        return found
+
     def repeat(self, x: Array, counts: Array) -> Array:
         return np.repeat(x, counts)
 
@@ -64,7 +71,7 @@ class NumpyOps:
         return np.exp(x)
 
     def expm1(self, x: Array) -> Array:
-        return np.expm1(x)
+        return np.asarray(np.expm1(x))
 
     def log(self, x: Array) -> Array:
         return np.log(x)
@@ -73,7 +80,7 @@ class NumpyOps:
         return np.sqrt(x)
 
     def clip(self, x: Array, low: float | None, high: float | None) -> Array:
-        return np.clip(x, low, high)
+        return np.asarray(np.clip(x, low, high))
 
     def where(self, condition: Array, x: Any, y: Any) -> Array:
         return np.where(condition, x, y)

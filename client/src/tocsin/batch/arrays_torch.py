@@ -57,6 +57,13 @@ class TorchOps:
     def pick(self, x: Array, places: Array) -> Array:
         return torch.index_select(x.reshape(-1), 0, places)
 
+    def lay(self, x: Array, places: Array | None, shape: tuple[int, ...]) -> Array:
+        if places is None:
+            return x.reshape(shape)
+        found = torch.zeros(shape, dtype=x.dtype, device=self._device)
+        found.reshape(-1)[places] = x
+        return found
+
     def repeat(self, x: Array, counts: Array) -> Array:
         return torch.repeat_interleave(x, counts)
 
@@ -85,7 +92,9 @@ class TorchOps:
         return torch.full((rows,), value, dtype=torch.int64, device=self._device)
 
     def count(self, flags: Array) -> Array:
-        return torch.count_nonzero(flags)
+        return torch.count_nonzero(flags).to(
+            self._double
+        )  # a quotient of whole numbers would have the default type, maybe half
 
     def count_rows(self, flags: Array) -> Array:
         return torch.sum(flags, dim=1, dtype=torch.int64)

@@ -61,6 +61,11 @@ class Tokens:
         else:
             yield from self._packed(self.lengths)
 
+    def laid(self, x: Any) -> Any:
+        """[n] values, one per token under the mask, in the shape of the token arrays; 0 where the mask is 0."""
+        some = self.mask if self.mask is not None else next(iter(self.arrays.values()))
+        return self.ops.lay(x, None if self.mask is None else self.ops.places(self.mask), tuple(some.shape))
+
     def _padded(self) -> Iterator[TokenBlock]:
         some = self.mask if self.mask is not None else next(iter(self.arrays.values()))
         width = int(some.shape[1])

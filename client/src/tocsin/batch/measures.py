@@ -15,9 +15,13 @@ from tocsin.batch.checked import Checked
 from tocsin.batch.clipping import Clipping
 from tocsin.batch.contract import Found, TokenMeasure
 from tocsin.batch.critic import ValueClip, ValueFit
+from tocsin.batch.first_minibatch import FirstMinibatch
+from tocsin.batch.importance import ImportanceWeights
 from tocsin.batch.inputs import Settings
+from tocsin.batch.mismatch import Mismatch, Perplexity
 from tocsin.batch.numbers import NonFiniteTokens
 from tocsin.batch.reference_kl import ReferenceKl
+from tocsin.batch.rejection import Rejection
 from tocsin.batch.update import PolicyRatio
 
 
@@ -33,6 +37,11 @@ class Sample(NamedTuple):
 
 
 TOKEN_MEASURES: Final[tuple[type[TokenMeasure], ...]] = (
+    Mismatch,
+    Perplexity,
+    ImportanceWeights,
+    Rejection,
+    FirstMinibatch,
     PolicyRatio,
     Clipping,
     ReferenceKl,

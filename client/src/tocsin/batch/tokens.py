@@ -71,6 +71,20 @@ class TokenBlock:
         return self.ops.exp(self.ops.clip(self.gap, -LOG_CLAMP, LOG_CLAMP))
 
     @cached_property
+    def k3(self) -> Array:
+        """w - l - 1 of each token, nats: a KL estimate that is never negative. By expm1, as w - 1 would be rounding near 0.
+
+        The fuse of w holds for l as well above +20, where w - l - 1 would turn negative for l > e^20.
+        """
+        low = self.ops.clip(self.gap, None, LOG_CLAMP)
+        return self.ops.clip(self.ops.expm1(self.ops.clip(low, -LOG_CLAMP, None)) - low, 0.0, None)  # rounding may go below 0
+
+    @cached_property
+    def row_gap(self) -> Array:
+        """[rows], float64: sum of l over each response; 0 for a response without tokens."""
+        return self.ops.segment_sum(self.gap, self.counts)
+
+    @cached_property
     def log_ratio(self) -> Array:
         """new - old logprob, nats."""
         return self["new_logprobs"] - self["old_logprobs"]
