@@ -15,6 +15,10 @@ BEGINNINGS = {
     "flat-jsonl": ['{"step": 5, "time": 1790000000.1, "optim/lr": 1e-06}', '{"loss": NaN, "global_step/max_steps": "12/100"}'],
     "csv": ["step,actor_lr\n", '"Step","run - train/loss"\n1,2\n', "\ufeff_step,train/loss\n"],
     "trainer-state": ['{\n "best_metric": null,\n "log_history": [\n', '{"log_history": []}'],
+    "roll-state": ['{"step": 2, "log_history": [{"actor/lr@mean": NaN, "system/step": 0}], "kv": {}}'],
+    "roll-console": ['(RLVRPipeline pid=1) [x] metrics_tag: {"step": 12, "metrics": {"actor/lr": NaN}}'],
+    "openrlhf-console": ["\x1b[36m(PPOTrainer pid=7)\x1b[0m \u2728 Global step 12: {'policy_loss': 0.1, 'kl': nan}"],
+    "slime-console": ["(MegatronTrainRayActor pid=9) [2026-01-01 00:00:00] model.py:9 - step 5: {'train/loss': 0.0}"],
     "trl-console": [
         "noise\n{'loss': '0.1', 'grad_norm': '0.2', 'epoch': '0.1'}",
         "***** Running training *****\n",
@@ -32,8 +36,17 @@ def test_each_format_is_recognised(tmp_path: Path, format: str, text: str) -> No
     assert detect(path) == format
 
 
+@pytest.mark.parametrize("text", ["(ActorWorker pid=77) loading", "(RolloutWorker pid=1) ready", "(PolicyModelActor pid=2) ok"])
+def test_another_frameworks_workers_are_no_sign_of_verl(tmp_path: Path, text: str) -> None:
+    """A follower looks before the first row: what it takes the log for then, it keeps."""
+    path = tmp_path / "x.log"
+    path.write_text(text)
+    with pytest.raises(UnknownFormat):
+        detect(path)
+
+
 def test_every_format_has_an_example() -> None:
-    assert set(BEGINNINGS) == set(FORMATS)
+    assert set(BEGINNINGS) == {name for name, format in FORMATS.items() if format.read is None}  # TensorBoard: test_tensorboard
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class Follow:
 
     def start(self) -> Follow:
         reading = Reading(to="x", run="r", bookmarks=Bookmarks(self.state), key="k", clock=lambda: 5.0, from_end=self.from_end)
-        self.reading, self.document = reading, Document(self.path, reading)
+        self.reading, self.document = reading, Document(self.path, "trainer-state", reading)
         return self
 
     def save(self, rows: Sequence[Row], path: Path | None = None, **more: object) -> None:

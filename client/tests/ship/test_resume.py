@@ -58,6 +58,16 @@ LOGS = {
         )
     )
     + "bad\n",
+    "openrlhf-console": "".join(f"noise\n(T pid=1) Global step {step}: {{'kl': {step}}}\n" for step in (7, 8, 5, 6)),
+    "slime-console": "".join(
+        f"perf {r}: {{'perf/rollout_time': {r}}}\nstep {2 * r}: {{'train/a': 1}}\nstep {2 * r + 1}: {{'train/a': 2}}\n"
+        f"perf {r}: {{'perf/train_time': {r}}}\n"
+        for r in (0, 1, 2, 1, 2)
+    ),
+    "roll-console": "".join(
+        f'metrics_tag: {{"step": {step}, "metrics": {{"a": {value}}}}}\n'
+        for step, value in ((0, 5), (1, 6), (2, 7), (0, 5), (1, 6), (2, 8), (3, 9))
+    ),
     "csv": "step,actor_lr\n1,1\n2,2\n2\nstep,actor_lr,kl\n1,5,6\n2,7,8\n",
     "trl-console": "Unsloth: hello\n"
     + _console(9, 2)

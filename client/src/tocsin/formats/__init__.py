@@ -15,25 +15,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from tocsin.formats.base import Clock, Format, Parsed, Parser, UnknownFormat, unreadable
 from tocsin.formats.canonical import CANONICAL
+from tocsin.formats.console_dict import OPENRLHF_CONSOLE
 from tocsin.formats.csv_table import CSV
 from tocsin.formats.detection import detect, recognise
 from tocsin.formats.flat_jsonl import FLAT_JSONL
 from tocsin.formats.reading import LogFile, document, lines, open_log, run_id
+from tocsin.formats.roll import ROLL_CONSOLE
+from tocsin.formats.slime_console import SLIME_CONSOLE
 from tocsin.formats.tensorboard import TENSORBOARD
-from tocsin.formats.trainer_state import TRAINER_STATE
+from tocsin.formats.trainer_state import ROLL_STATE, TRAINER_STATE
 from tocsin.formats.trl_console import TRL_CONSOLE
 from tocsin.formats.verl_console import VERL_CONSOLE
 from tocsin.formats.verl_jsonl import VERL_JSONL
 
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        format.name: format
-        for format in (CANONICAL, TRL_CONSOLE, TRAINER_STATE, VERL_JSONL, VERL_CONSOLE, CSV, FLAT_JSONL, TENSORBOARD)
-    }
+_ALL: Final[tuple[Format, ...]] = (
+    CANONICAL,
+    TRL_CONSOLE,
+    TRAINER_STATE,
+    VERL_JSONL,
+    VERL_CONSOLE,
+    OPENRLHF_CONSOLE,
+    SLIME_CONSOLE,
+    ROLL_CONSOLE,
+    ROLL_STATE,
+    CSV,
+    FLAT_JSONL,
+    TENSORBOARD,
 )
+FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format in _ALL})
 
 __all__ = ["FORMATS", "Clock", "Format", "Parsed", "Parser", "UnknownFormat", "detect", "read_records", "recognise", "run_id"]
 

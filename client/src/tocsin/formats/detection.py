@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin import wire
-from tocsin.formats import csv_table, flat_jsonl, verl_jsonl
+from tocsin.formats import console_dict, csv_table, flat_jsonl, roll, slime_console, verl_jsonl
 from tocsin.formats.base import UnknownFormat
 from tocsin.formats.dict_literal import Status, read
 from tocsin.formats.event_file import begins_like_one
@@ -20,16 +20,18 @@ HEAD_BYTES: Final = 8 * 1024 * 1024
 """A console may print model output for a long time before its first row."""
 _BRACE: Final = re.compile(r"\{(?=['\"])")
 _HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[')
+_ROLL_HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*\{[^{}]*"system/step"\s*:')
 # Signs of a trainer that has not logged a row yet.
 _TRL_SIGNS: Final = re.compile(
     rb"\*{5} Running training \*{5}|Unsloth(?::| \d{4}\.)|Total (?:optimization )?steps = \d|0/\d+ \[00:00<\?"
 )
-_VERL_SIGNS: Final = re.compile(rb"\((?:main_task|TaskRunner|\w*Worker\w*) pid=\d+|Training Progress:\s")
+_VERL_SIGNS: Final = re.compile(rb"\((?:main_task|\w*TaskRunner|WorkerDict|AgentLoopWorker) pid=\d+|Training Progress:\s")
 LOOKED_FOR: Final = (
     'canonical records ({"v": 1, "kind": ...}), verl JSONL ({"step": ..., "data": {...}}), '
     "other JSON lines with a step, a CSV header with a step column, "
     "trainer_state.json (\"log_history\"), TRL console rows ({'loss': ..., 'grad_norm': ...}), "
-    "verl console rows (step:12 - key:value - ...)"
+    "verl console rows (step:12 - key:value - ...), OpenRLHF's (Global step 12: {...}), slime's (step 5: {...}), "
+    "ROLL's (metrics_tag: {...})"
 )
 
 
@@ -58,7 +60,7 @@ def recognise(beginning: bytes) -> str | None:
         return "tensorboard"
     stripped = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
     if stripped.startswith(b"{") and _HISTORY.search(beginning):
-        return "trainer-state"
+        return "roll-state" if _ROLL_HISTORY.search(beginning) else "trainer-state"
     rows = beginning.splitlines()
     first = next((row for row in rows if row.strip()), b"")
     if csv_table.is_header(first):
@@ -82,6 +84,14 @@ def _line_format(line: bytes) -> str | None:
             return "flat-jsonl"
     if b"step:" in line and (row := read_row(line.decode("utf-8", "replace"))) is not None and row[1]:
         return "verl-console"
+    if b"metrics_tag: {" in line and roll.is_row(line):
+        return "roll-console"
+    if b": {'" in line:
+        text = line.decode("utf-8", "replace")
+        if b"Global step " in line and console_dict.is_row(text):
+            return "openrlhf-console"
+        if slime_console.is_row(text):
+            return "slime-console"
     if b"{'" in line or b'{"' in line:
         text = line.decode("utf-8", "replace")
         for match in _BRACE.finditer(text):

@@ -1,21 +1,52 @@
-"""trainer_state.json of Hugging Face's Trainer (TRL, Unsloth): the whole history in `log_history`, rewritten at each save.
+"""The state that a trainer keeps beside a checkpoint, with the whole history in `log_history`, rewritten at each save.
 
-Rows: training rows; evaluation rows (`eval_*`), which repeat the step of a training row and join it; the closing summary
-(`train_runtime`), which ends the run. NaN and Infinity stand as literals. Offsets count rows of `log_history`: the bytes of a
-file that is rewritten are no places.
+Hugging Face's Trainer (TRL, Unsloth) writes trainer_state.json, ROLL worker_state_pipeline.json. Rows: training rows;
+evaluation rows (`eval_*`), which repeat the step of a training row and join it; the closing summary (`train_runtime`),
+which ends the run. NaN and Infinity stand as literals. Offsets count rows of `log_history`: the bytes of a file that is
+rewritten are no places.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, metrics_of, placed, readable_step, unreadable
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 """A state is read as one document; half a gigabyte is a million rows."""
-_STEP_KEY: Final = frozenset({"step"})
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Whose history it is."""
+
+    names: str
+    step_key: str
+    step_is_metric: bool
+    """Whether the step is also one of the numbers that the framework logs."""
+    places: tuple[str, ...]
+    """Where the files lie below the trainer's output folder, as patterns."""
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "trainer-state": Kind("trl", "step", False, ("checkpoint-*/trainer_state.json", "trainer_state.json")),
+        "roll-state": Kind(
+            "roll",
+            "system/step",
+            True,
+            (
+                "pipeline/checkpoint-*/pipeline/worker_state_pipeline.json",
+                "checkpoint-*/pipeline/worker_state_pipeline.json",
+            ),
+        ),
+    }
+)
+"""By the name of the format."""
 
 
 class HistoryRow(NamedTuple):
@@ -40,8 +71,8 @@ class History(NamedTuple):
     """The log has its closing summary, or all planned steps are done."""
 
 
-def read_history(document: bytes) -> History:
-    """The history in the bytes of a trainer_state.json. Raises ValueError when they are none (yet: half-written)."""
+def read_history(document: bytes, kind: Kind = KINDS["trainer-state"]) -> History:
+    """The history in the bytes of a state. Raises ValueError when they are none (yet: half-written)."""
     try:
         state = json.loads(document)
     except RecursionError as error:
@@ -52,6 +83,7 @@ def read_history(document: bytes) -> History:
     rows: list[HistoryRow] = []
     bad: list[tuple[int, str]] = []
     ended = False
+    skip = frozenset() if kind.step_is_metric else frozenset({kind.step_key})
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
             bad.append((index, f"log_history[{index}] is no object"))
@@ -59,10 +91,10 @@ def read_history(document: bytes) -> History:
         if "train_runtime" in entry:
             ended = True
             continue
-        if (step := readable_step(entry.get("step"))) is None:
-            bad.append((index, f"log_history[{index}] has no step"))
+        if (step := readable_step(entry.get(kind.step_key))) is None:
+            bad.append((index, f"log_history[{index}] has no {kind.step_key}"))
             continue
-        metrics = metrics_of(entry, skip=_STEP_KEY)
+        metrics = metrics_of(entry, skip=skip)
         if rows and rows[-1].step == step:
             joined = rows[-1].metrics | metrics
             rows[-1] = HistoryRow(rows[-1].begin, index, step, joined)
@@ -76,8 +108,9 @@ def read_history(document: bytes) -> History:
 class TrainerStateParser:
     """Collects the document and reads it at its end."""
 
-    def __init__(self, log: RunLog) -> None:
+    def __init__(self, log: RunLog, kind: Kind) -> None:
         self._log = log
+        self._kind = kind
         self._document = bytearray()
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
@@ -92,7 +125,7 @@ class TrainerStateParser:
         if len(document) > MAX_BYTES:
             return (unreadable(0, 1, f"more than {MAX_BYTES} bytes", document),)
         try:
-            history = read_history(document)
+            history = read_history(document, self._kind)
         except ValueError as error:
             return (unreadable(0, 1, str(error), document),)
         bad = [unreadable(index, index + 1, why, b"") for index, why in history.unreadable]
@@ -120,14 +153,18 @@ def _offset(parsed: Parsed) -> int:
     return parsed.offset
 
 
-def make(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> TrainerStateParser:
-    """A parser whose keys are TRL's unless told otherwise (the file does not say that Unsloth wrote it)."""
-    return TrainerStateParser(RunLog(run=run, names=names or "trl", clock=clock, state=state))
+def format_of(name: str, what: str) -> Format:
+    """The format of one kind of state; the keys are the framework's unless told otherwise (TRL's file does not say that Unsloth
+    wrote it)."""
+    kind = KINDS[name]
+
+    def make(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> TrainerStateParser:
+        return TrainerStateParser(RunLog(run=run, names=names or kind.names, clock=clock, state=state), kind)
+
+    return Format(name, what, make, whole=True)
 
 
-TRAINER_STATE = Format(
-    "trainer-state",
-    'trainer_state.json of Hugging Face\'s Trainer: {"log_history": [{"step": 10, ...}, ...]}',
-    make,
-    whole=True,
+TRAINER_STATE = format_of(
+    "trainer-state", 'trainer_state.json of Hugging Face\'s Trainer: {"log_history": [{"step": 10, ...}, ...]}'
 )
+ROLL_STATE = format_of("roll-state", 'worker_state_pipeline.json of ROLL: {"log_history": [{"system/step": 10, ...}, ...]}')

@@ -1,14 +1,15 @@
-"""Follows a file that is rewritten as a whole: trainer_state.json, one per checkpoint or one for the run.
+"""Follows a file that is rewritten as a whole: trainer_state.json or ROLL's state, one per checkpoint or one for the run.
 
-The path may be the trainer's output folder: then the newest of `trainer_state.json` and `checkpoint-*/trainer_state.json` is
-read. Only rows that were not sent yet are sent. A row that differs from what was sent for its step means that training went
-back to a checkpoint: a new attempt begins with that row. A row to which an evaluation was added later is sent again, whole.
-A file that is no JSON (yet) is read again at its next change.
+The path may be the trainer's output folder: then the newest state in it is read (see `Kind.places`). Only rows that were
+not sent yet are sent. A row that differs from what was sent for its step means that training went back to a checkpoint: a
+new attempt begins with that row. A row to which an evaluation was added later is sent again, whole. A file that is no JSON
+(yet) is read again at its next change.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +17,11 @@ from tocsin.formats import Parsed
 from tocsin.formats.base import Clock, RunLog, State, unreadable
 from tocsin.formats.gunzip import GzipDamaged
 from tocsin.formats.reading import open_log
-from tocsin.formats.trainer_state import MAX_BYTES, History, HistoryRow, TrainerStateParser, read_history
+from tocsin.formats.trainer_state import KINDS, MAX_BYTES, History, HistoryRow, Kind, TrainerStateParser, read_history
 from tocsin.ship.bookmarks import Bookmark, Fingerprint
 from tocsin.ship.source import Batch, Reading
 from tocsin.wire import RunRecord
 
-FORMAT: Final = "trainer-state"
 REMEMBERED: Final = 2048
 """Rows whose content is remembered, newest first: how far back a restart is recognised by content. Older rows count as sent."""
 _Sent = dict[int, tuple[int, int]]
@@ -29,10 +29,12 @@ _Sent = dict[int, tuple[int, int]]
 
 
 class Document:
-    """One trainer_state.json, or the newest of a folder."""
+    """One state, or the newest of a folder. `format` is a name of `KINDS`."""
 
-    def __init__(self, path: Path, reading: Reading) -> None:
+    def __init__(self, path: Path, format: str, reading: Reading) -> None:
         self._path = path
+        self._format = format
+        self._kind = KINDS[format]
         self._reading = reading
         self._signature: tuple[str, int, int, int] | None = None
         self._log: RunLog | None = None
@@ -45,10 +47,10 @@ class Document:
 
     def poll(self, last: bool) -> Batch:
         """See `Source`. A document comes in one batch."""
-        path = newest(self._path)
+        path = newest(self._path, (self._kind,))
         if path is None:
             if last:
-                raise FileNotFoundError(f"{self._path}: no trainer_state.json")
+                raise FileNotFoundError(f"{self._path}: no {Path(self._kind.places[-1]).name}")
             return Batch()
         status = path.stat()
         signature = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
@@ -59,7 +61,7 @@ class Document:
         try:
             document = _whole(path)
             if len(document) <= MAX_BYTES:
-                history = read_history(document)
+                history = read_history(document, self._kind)
         except (ValueError, GzipDamaged) as error:  # half-written, most likely
             problem = str(error)
         if last or history is not None:
@@ -79,7 +81,7 @@ class Document:
         if self._log is None:
             silent = not self._restore() and self._reading.from_end
         assert self._log is not None
-        parser = TrainerStateParser(self._log)
+        parser = TrainerStateParser(self._log, self._kind)
         rows, went_back = unsent(history.rows, self._sent)
         if went_back:
             parser.restarted()
@@ -104,7 +106,7 @@ class Document:
     def _restore(self) -> bool:
         """Go on from the bookmark; False when there is none (that can be used)."""
         bookmark = self._reading.bookmark()
-        if bookmark is not None and bookmark.format == FORMAT:
+        if bookmark is not None and bookmark.format == self._format:
             try:
                 self._log = self._make_log(bookmark.parser["log"])
                 self._sent = {int(step): (int(train), int(full)) for step, train, full in bookmark.parser["sent"]}
@@ -117,7 +119,7 @@ class Document:
 
     def _make_log(self, state: State | None) -> RunLog:
         clock: Clock = self._reading.clock
-        return RunLog(run=self._reading.run, names=self._reading.names or "trl", clock=clock, state=state)
+        return RunLog(run=self._reading.run, names=self._reading.names or self._kind.names, clock=clock, state=state)
 
     def _place(self, history: History, inode: int) -> Bookmark:
         assert self._log is not None
@@ -129,7 +131,7 @@ class Document:
         return Bookmark(
             to=self._reading.to,
             run=self._reading.run,
-            format=FORMAT,
+            format=self._format,
             inode=inode,
             offset=history.entries,
             begins=nothing,
@@ -138,11 +140,11 @@ class Document:
         )
 
 
-def newest(path: Path) -> Path | None:
-    """The file itself, or the newest state in a trainer's output folder; None when there is none."""
+def newest(path: Path, kinds: Iterable[Kind] = tuple(KINDS.values())) -> Path | None:
+    """The file itself, or the newest state of these kinds in a trainer's output folder; None when there is none."""
     if not path.is_dir():
         return path if path.exists() else None
-    found = [*path.glob("checkpoint-*/trainer_state.json"), *path.glob("trainer_state.json")]
+    found = [file for kind in kinds for place in kind.places for file in path.glob(place)]
     dated: list[tuple[int, str]] = []
     for candidate in found:
         try:

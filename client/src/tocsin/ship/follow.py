@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from tocsin.dumps import DUMPS, follow_dump, recognise_dump
 from tocsin.formats import FORMATS, Format, UnknownFormat, detect
 from tocsin.formats.detection import HEAD_BYTES
+from tocsin.formats.event_folder import holds_events
 from tocsin.formats.reading import is_gzip
+from tocsin.formats.trainer_state import KINDS
 from tocsin.ship.bookmarks import Bookmark
-from tocsin.ship.document import Document
+from tocsin.ship.document import Document, newest
 from tocsin.ship.source import Batch, Reading, Source
 from tocsin.ship.tail import Tail
+from tocsin.ship.tensorboard import EventFiles
 
 AUTO: Final = "auto"
 
@@ -37,13 +41,21 @@ class Follower:
 
     def poll(self, last: bool) -> Batch:
         """See `Source`."""
+        if self._source is None and (dump := self._dump()) is not None:
+            self.format = dump
+            self._source = follow_dump(self._path, dump, self._reading)
         if self._source is None:
             chosen = self._choose(last)
             if chosen is None:
                 return Batch()
             self.format = chosen.name
-            self._source = Document(self._path, self._reading) if chosen.whole else Tail(self._path, chosen, self._reading)
+            self._source = self._of(chosen)
         return self._source.poll(last)
+
+    def _of(self, chosen: Format) -> Source:
+        if chosen.read is not None:
+            return EventFiles(self._path, self._reading)
+        return Document(self._path, chosen.name, self._reading) if chosen.whole else Tail(self._path, chosen, self._reading)
 
     def rewind(self) -> None:
         """Go back to the last bookmark."""
@@ -55,11 +67,23 @@ class Follower:
         if self._source is not None:
             self._source.close()
 
+    def _dump(self) -> str | None:
+        """The dump of samples at the path, if it is one."""
+        if self.format != AUTO:
+            return self.format if self.format in DUMPS else None
+        bookmark = self._reading.bookmark()
+        if bookmark is not None and bookmark.format in DUMPS:
+            return bookmark.format
+        try:
+            return recognise_dump(self._path)
+        except FileNotFoundError:  # the path is not there yet, or a file of the folder is not there any more
+            return None
+
     def _choose(self, last: bool) -> Format | None:
         if self.format != AUTO:
             return FORMATS[self.format]
         if self._path.is_dir():
-            return FORMATS["trainer-state"]
+            return self._of_folder(last)
         bookmark = self._reading.bookmark()
         if bookmark is not None and bookmark.format in FORMATS:
             return FORMATS[self._format_now(bookmark)]
@@ -76,6 +100,19 @@ class Follower:
             if last or size >= HEAD_BYTES or is_gzip(self._path):
                 raise
         return None
+
+    def _of_folder(self, last: bool) -> Format | None:
+        """The format of the newest state in a trainer's output folder, or of event files; None while there is neither."""
+        bookmark = self._reading.bookmark()
+        if bookmark is not None and bookmark.format == "tensorboard":
+            return FORMATS[bookmark.format]
+        found = newest(self._path)
+        if found is None and holds_events(self._path):
+            return FORMATS["tensorboard"]
+        if found is None and not last:
+            return None
+        names = [name for name, kind in KINDS.items() if found is not None and any(map(found.match, kind.places))]
+        return FORMATS[names[0] if names else "trainer-state"]
 
     def _format_now(self, bookmark: Bookmark) -> str:
         """The format of a log that was followed before: the old one, unless another log stands at its path by now."""
