@@ -224,11 +224,13 @@ class EventFolder:
 def renamed(prefix: str, tag: str) -> str:
     """The name of a scalar of a sub-folder's writer; "" when it is none of the run's.
 
-    `add_scalars("loss", {"a": 1})` writes the tag `loss` in the folder `loss_a`: here `loss/a`. Elsewhere the folder stands
-    before the tag, as TensorBoard shows it.
+    `add_scalars("loss", {"a": 1})` writes the tag `loss` in the folder `loss_a` (PyTorch) or `loss/a` (tensorboardX): here
+    `loss/a`. Elsewhere the folder stands before the tag, as TensorBoard shows it.
     """
     if _HPARAMS_WRITER.fullmatch(prefix.rpartition("/")[2]):
         return ""
+    if prefix.startswith(f"{tag}/"):
+        return prefix
     family = tag.replace("/", "_") + "_"
     return f"{tag}/{prefix.removeprefix(family)}" if prefix.startswith(family) else f"{prefix}/{tag}"
 

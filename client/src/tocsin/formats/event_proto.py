@@ -53,8 +53,8 @@ def decoder() -> Decode:
             return None
         try:
             array = make_ndarray(tensor)
-            return float(array.reshape(())) if array.dtype.kind in "fiub" or array.dtype.name == "bfloat16" else None
-        except (TypeError, ValueError):  # a type that numpy does not have, or no value inside
+            return float(array.reshape(())) if array.dtype.kind in "fiub" else None
+        except (TypeError, ValueError, KeyError):  # a type that numpy does not have (bfloat16 ...), or no value inside
             return None
 
     def scalar(value: Any) -> float | None:
