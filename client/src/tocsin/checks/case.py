@@ -28,6 +28,8 @@ class Case:
     repeat: Pair | None
     healthy: float
     stop: float
+    suspicious: bool
+    """The mean is not healthy, or the check failed for another reason: only then a cause is looked for."""
 
     @property
     def mean(self) -> float:

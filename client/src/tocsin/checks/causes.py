@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from tocsin.checks.case import DISTINCT, HALF, Case
+from tocsin.checks.pair import usable
 from tocsin.checks.report import Hint, percent, shown
 from tocsin.checks.rounding import coarsest_grid, round_to
 from tocsin.checks.values import Bools
@@ -39,7 +40,7 @@ def causes(case: Case) -> Iterator[Hint]:
         return
     if (hint := _coarse_on_both_sides(case)) is not None:
         yield hint
-    if case.mean < case.healthy:
+    if not case.suspicious or case.mean == 0:
         return
     found = [hint for cause in EXPLANATIONS if (hint := cause(case)) is not None]
     yield from found or (hint for place in PLACES if (hint := place(case)) is not None)
@@ -77,9 +78,10 @@ def _shift(case: Case) -> Hint | None:
         row, _ = np.nonzero(both)
         a, same = case.a[:, here][both].astype(np.float64), case.c[:, here][both].astype(np.float64)
         moved = case.c[:, there][both].astype(np.float64)
-        fine = np.isfinite(a) & np.isfinite(same) & np.isfinite(moved)
-        sums = [np.bincount(row[fine], weights=np.abs(a - other)[fine], minlength=len(case.mask)) for other in (same, moved)]
-        enough = np.bincount(row[fine], minlength=len(case.mask)) >= MIN_TOKENS
+        fine = usable(a) & usable(same) & usable(moved)
+        a, row = a[fine], row[fine]
+        sums = [np.bincount(row, weights=np.abs(a - other[fine]), minlength=len(case.mask)) for other in (same, moved)]
+        enough = np.bincount(row, minlength=len(case.mask)) >= MIN_TOKENS
         shifted = enough & (sums[1] < SAME * sums[0])
         explained = float(np.sum(raw[shifted]))
         if shifted.any() and (best is None or explained > best[0]):
@@ -150,7 +152,7 @@ def _temperature(case: Case) -> Hint | None:
 def _truncated(case: Case) -> Hint | None:
     """C is above A nearly everywhere: its probabilities share out the mass that top-p or top-k cut off."""
     above = -case.engines.log_ratio
-    if len(above) < DISTINCT or float(np.mean(above < -0.1 * case.mean)) > ONE_SIGN:
+    if len(above) < DISTINCT or np.mean(above < -0.1 * case.mean) > ONE_SIGN or np.mean(above > 0.1 * case.mean) < HALF:
         return None
     most = float(np.max(above))
     return Hint(

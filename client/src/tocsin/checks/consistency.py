@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tocsin.checks.causes import Case, causes
+from tocsin.checks.case import Case
+from tocsin.checks.causes import causes
 from tocsin.checks.pair import Pair, measure, pair, place_table, tokens_under, worst_table
 from tocsin.checks.report import Number, Report, Table, percent, shown
 from tocsin.checks.values import CheckInputError, mask_of, rows_of
@@ -86,7 +87,9 @@ def consistency(
     warnings = [text for each in pairs for text in _warnings(each, measured[each.name], healthy, stop)]
     if repeat is None:
         warnings.append("without B it is not known whether the trainer repeats itself; a gap may be the trainer's own")
-    case = Case(first, third, counted, engines, repeat, healthy, stop)
+    mean = measured[engines.name]["mean"]
+    suspicious = bool(failures) or (mean is not None and mean >= healthy)
+    case = Case(first, third, counted, engines, repeat, healthy, stop, suspicious)
     return Report(
         check="consistency",
         numbers={f"{name}.{key}": value for name, numbers in measured.items() for key, value in numbers.items()},

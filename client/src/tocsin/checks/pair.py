@@ -19,6 +19,8 @@ Integers = NDArray[np.intp]
 
 LOG_RATIO_LIMIT: Final = 20.0
 """l is clamped to this before exp, as trainers do; the spec's fuse."""
+LARGEST: Final = 1e30
+"""What is larger is no logprob but a mark for "none" (-inf, the smallest float32), and counts as not finite."""
 PLACES: Final = ("first token", "1st quarter", "2nd quarter", "3rd quarter", "4th quarter", "last token")
 """Where in its response a token stands; the quarters hold what is neither the first nor the last."""
 
@@ -81,7 +83,7 @@ class Pair:
 def pair(names: tuple[str, str], first: NDArray[Any], second: NDArray[Any], mask: Bools, tokens: Tokens) -> Pair:
     """Compare two [responses, positions] arrays under a mask whose tokens are given."""
     a, b = first[mask].astype(np.float64), second[mask].astype(np.float64)
-    finite_a, finite_b = np.isfinite(a), np.isfinite(b)
+    finite_a, finite_b = usable(a), usable(b)
     both = finite_a & finite_b
     return Pair(
         name=f"{names[0]}={names[1]}",
@@ -94,6 +96,12 @@ def pair(names: tuple[str, str], first: NDArray[Any], second: NDArray[Any], mask
         lost_first=int(np.count_nonzero(~finite_a)),
         lost_second=int(np.count_nonzero(~finite_b)),
     )
+
+
+def usable(values: Floats) -> Bools:
+    """Which values are finite and no mark for "none"."""
+    flags: Bools = np.abs(values) < LARGEST  # NaN compares false
+    return flags
 
 
 def ratio_of(log_ratio: Floats) -> Floats:

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _NUMERIC: Final = frozenset("fiub")
-_EXOTIC: Final = ("bfloat16", "float8", "float6", "float4")
+_EXOTIC: Final = ("bfloat16", "float8_", "float6_", "float4_")
 """Names of float types that numpy knows only through an extension (ml_dtypes); they widen exactly to float32."""
 
 
@@ -42,7 +42,7 @@ def numeric(values: Any, what: str) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
         raise CheckInputError(f"{what}: not an array of numbers: {error}") from None
-    if array.dtype.name.startswith(_EXOTIC) or array.dtype == np.float16:
+    if array.dtype == np.float16 or (array.dtype.kind == "V" and array.dtype.name.startswith(_EXOTIC)):
         array = array.astype(np.float32)
     if array.dtype.kind not in _NUMERIC:
         raise CheckInputError(f"{what}: expected numbers, got an array of {array.dtype.name}")

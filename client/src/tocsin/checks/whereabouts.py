@@ -47,9 +47,9 @@ def _few_rows(case: Case) -> Hint | None:
 
 
 def _grows(case: Case) -> Hint | None:
-    """The gap grows along the response."""
-    gap, tokens = case.engines.gap, case.engines.tokens
-    early, late = 4 * tokens.index < tokens.of, 4 * tokens.index >= 3 * tokens.of
+    """The gap grows along the response, its first and last token apart."""
+    gap, place = case.engines.gap, case.engines.tokens.place()
+    early, late = place == 1, place == 4
     if min(np.count_nonzero(early), np.count_nonzero(late)) < DISTINCT:
         return None
     start, end = float(np.mean(gap[early])), float(np.mean(gap[late]))
