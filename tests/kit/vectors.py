@@ -1,8 +1,9 @@
-"""Conformance vectors: behaviour of public alerting engines, restated. They lie beside the repository, never in it."""
+"""Conformance vectors: behaviour of public alerting engines, restated, and values of verl's. They lie beside the repository, never in it."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,17 @@ def need() -> Path:
 def _alerting(folder: Path) -> dict[str, dict[str, Any]]:
     document = yaml.safe_load((folder / "alerting.yaml").read_text(encoding="utf-8"))
     return {vector["id"]: vector for vector in document["vectors"]}
+
+
+@functools.cache
+def _rollout_correction(folder: Path) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = json.loads((folder / "verl_rollout_corr.json").read_text(encoding="utf-8"))["cases"]
+    return cases
+
+
+def rollout_correction() -> list[dict[str, Any]]:
+    """Cases of verl's rollout correction: logprobs, mask, and the values computed with verl; `need` if they are absent."""
+    return _rollout_correction(need())
 
 
 def alerting() -> dict[str, dict[str, Any]]:

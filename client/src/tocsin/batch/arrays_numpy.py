@@ -83,7 +83,7 @@ class NumpyOps:
         return np.asarray(np.clip(x, low, high))
 
     def where(self, condition: Array, x: Any, y: Any) -> Array:
-        return np.where(condition, x, y)
+        return np.asarray(np.where(condition, x, y))
 
     def is_finite(self, x: Array) -> Array:
         return np.isfinite(x)

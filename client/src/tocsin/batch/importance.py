@@ -15,7 +15,7 @@ from tocsin.batch.checked import Checked, check
 from tocsin.batch.contract import Found, Scalar
 from tocsin.batch.inputs import Batch, Bounds, Settings
 from tocsin.batch.moments import Spread
-from tocsin.batch.row_stats import effective_ratio, root, row_metrics, share, weighted_spread
+from tocsin.batch.row_stats import effective_ratio, row_metrics, share, weighted_spread
 from tocsin.batch.tokens import LOG_CLAMP, TokenBlock
 
 Level = Literal["token", "sequence"]
@@ -188,7 +188,7 @@ class ImportanceWeights:
         above, below = beyond(raw, self._bounds)
         n = len(raw)
         squares = ops.dot(raw, raw)
-        mean, variance = weighted_spread(ops, cut, counts, tokens)
+        mean, std = weighted_spread(ops, cut, counts, tokens)
         return {
             **row_metrics(ops, "is_weight_product", raw),
             **row_metrics(ops, "is_weight_product_truncated", cut),
@@ -198,7 +198,7 @@ class ImportanceWeights:
             "ess_ratio": effective_ratio(ops.sum(raw), squares, n),
             "chi2_seq": squares / n - 1.0,
             "is_weight_product_truncated_mean_token_weighted": mean,
-            "is_weight_product_truncated_std_token_weighted": root(variance),
+            "is_weight_product_truncated_std_token_weighted": std,
             "ess_ratio_truncated_token_weighted": effective_ratio(mean * tokens, ops.dot(cut * cut, counts), tokens),
             "is_weight_product_out_of_band_token_ratio": ops.dot(ops.floats(above | below), counts) / tokens,
         }

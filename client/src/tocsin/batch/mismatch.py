@@ -157,6 +157,7 @@ class Perplexity:
     rollout_log_ppl_abs_diff            nats, mean over responses of |d_i|
     ppl_ratio                           mean over responses of exp(d_i)
     training_ppl, rollout_ppl           mean over responses of exp(-mean_t a), exp(-mean_t r)
+    training_log_ppl, rollout_log_ppl   nats, mean over responses of -mean_t a, -mean_t r
 
     Mask: means over the tokens under it; responses without any token are left out. No token: all None. A NaN makes all NaN,
     a logprob of -inf makes its response's perplexity infinite.
@@ -193,6 +194,8 @@ class Perplexity:
             _mean(ops, ops.exp(apart)),
             _mean(ops, ops.exp(-old)),
             _mean(ops, ops.exp(-rollout)),
+            _mean(ops, -old),
+            _mean(ops, -rollout),
         )
         return Found(dict(zip(_PPL_NAMES, found, strict=True)))
 
@@ -205,6 +208,8 @@ _PPL_NAMES: Final = (
     "ppl_ratio",
     "training_ppl",
     "rollout_ppl",
+    "training_log_ppl",
+    "rollout_log_ppl",
 )
 
 

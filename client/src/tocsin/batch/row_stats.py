@@ -42,12 +42,12 @@ def share(ops: Ops, flags: Array, n: int) -> Scalar:
     return ops.count(flags) / n
 
 
-def weighted_spread(ops: Ops, x: Array, counts: Array, total: int) -> tuple[Scalar, Scalar]:
-    """Mean and population variance of [n] values that count `counts` times each; total = sum(counts) > 0."""
+def weighted_spread(ops: Ops, x: Array, counts: Array, total: Scalar) -> tuple[Scalar, OnHost]:
+    """Mean and population deviation of [n] values that count `counts` times each; total = sum(counts) > 0."""
     mean = ops.dot(x, counts) / total
-    return mean, ops.dot((x - mean) ** 2, counts) / total
+    squares = ops.dot((x - mean) ** 2, counts)
+    return mean, OnHost((squares, total, ops.max(x), ops.min(x)), _population_std)
 
 
-def root(variance: Scalar) -> OnHost:
-    """The square root, on the host."""
-    return OnHost((variance,), math.sqrt)
+def _population_std(squares: float, total: float, highest: float, lowest: float) -> float:
+    return 0.0 if highest == lowest and math.isfinite(highest) else math.sqrt(squares / total)
