@@ -193,8 +193,11 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
     def _new_reporter(self, args: Any, state: Any, kind: str) -> Reporter:
         names = self._names or (names_of(self._trainer) if self._trainer is not None else "trl")
         labels = {"framework": names} | ({"algorithm": kind} if kind != "other" and self._trainer is not None else {})
+        reporting = dict(self._reporting)
+        if self.reporter is not None and hasattr(reporting["transport"], "fresh"):
+            reporting["transport"] = reporting["transport"].fresh()  # the first one was closed with its training
         return Reporter(
-            **self._reporting,
+            **reporting,
             labels={**labels, **self._opening["labels"]},
             config={**config_of(args, kind), **self._opening["config"]},
             links=self._opening["links"],

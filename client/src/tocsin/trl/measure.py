@@ -81,9 +81,8 @@ class Measured:
 def measure(step: Step, wanted: Wanted) -> Measured:
     """All measures of one optimiser step. Raises what TRL's data make impossible; `summarize` itself raises nothing."""
     responses = responses_of(step.generations, wanted.settings.group_size, wanted.correct, wanted.correct_at)
-    tokens = summarize(batch_of_tokens(step, responses, wanted), wanted.settings)
-    metrics: Metrics = dict(tokens.metrics)
-    skipped = dict(tokens.skipped)
+    metrics: Metrics = {}
+    skipped: dict[str, str] = {}
     groups = None
     if responses is not None:
         everything, own = batches_of(responses)
@@ -94,6 +93,13 @@ def measure(step: Step, wanted: Wanted) -> Measured:
         metrics |= summary.metrics
         groups = summary.groups
         skipped |= summary.skipped
+    batch = batch_of_tokens(step, responses, wanted)
+    tokens = summarize(batch, wanted.settings)
+    # The loss has its rows in another order than the generation, and not all of them: lengths are the generation's.
+    metrics |= {name: value for name, value in tokens.metrics.items() if not name.startswith(("response_", "truncated_"))}
+    skipped |= tokens.skipped
+    if (scored := without_unscored(batch)) is not None:
+        metrics |= summarize(scored, wanted.settings).metrics | {"nonfinite_count": metrics.get("nonfinite_count")}
     if (ratios := batch_of_ratios(step.passes, wanted.ratio)) is not None:
         metrics |= _named(summarize(ratios, wanted.settings).metrics, RATIO_PREFIXES)
     for generation in step.generations:
@@ -139,6 +145,20 @@ def batch_of_tokens(step: Step, responses: Responses | None, wanted: Wanted) -> 
         kept = slice(None) if responses.truncated is None or not wanted.drops_truncated else ~responses.truncated
         fields["completion_tokens"] = int(responses.lengths[kept].sum())
     return Batch(**fields)
+
+
+def without_unscored(batch: Batch) -> Batch | None:
+    """The part of a batch that compares the engines, without the tokens that vLLM gave no logprob; None when it gave all.
+
+    vLLM says NaN for such a token. The mismatch of the others is known all the same; the NaN stays in `nonfinite_count`.
+    """
+    rollout, old = batch.rollout_logprobs, batch.old_logprobs
+    if rollout is None or old is None or batch.mask is None:
+        return None
+    unscored = rollout.isnan() & (batch.mask != 0)
+    if not bool(unscored.any()):
+        return None
+    return Batch(mask=(batch.mask != 0) & ~unscored, rollout_logprobs=rollout, old_logprobs=old)
 
 
 def batch_of_ratios(passes: Sequence[LossPass], ratio: str) -> Batch | None:

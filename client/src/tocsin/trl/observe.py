@@ -20,7 +20,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tocsin.trl.trace import Generation, LossPass, Step, UnknownShape, detached, read_loss
+from tocsin.trl.trace import Generation, LossPass, Step, UnknownShape, detached, fitting, read_loss
 
 Trouble = Callable[[str, str], None]
 """Counts a kind of trouble and tells it once: (kind, text)."""
@@ -203,6 +203,7 @@ class Observer:
                 token_ids=token_ids,
                 endings=_endings(trainer),
                 tool_mask=detached(output.get("tool_mask")),
+                advantages=detached(fitting(output.get("advantages"), (len(token_ids),))),
                 policy_logprobs=policy,
                 ref_logprobs=ref,
                 mask=detached(output.get("completion_mask")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +43,8 @@ class Responses:
     """[s]: tokens that the policy generated (without what tools wrote)."""
     truncated: Vector | None
     """[s], bool."""
+    advantages: Vector | None
+    """[s]"""
 
     @property
     def alone(self) -> bool:
@@ -87,29 +89,35 @@ def responses_of(
         token_ids=[np.asarray(ids, dtype=np.int64) for found in generations for ids in found.token_ids],
         lengths=np.concatenate([_lengths(found) for found in generations]),
         truncated=_truncated(generations),
+        advantages=_advantages(generations),
     )
 
 
 def batches_of(found: Responses) -> tuple[Batch, Batch | None]:
-    """The batch of all responses, and, with several processes, that of this process's lengths (nobody gathers token ids)."""
-    everything: dict[str, Any] = {
-        "rewards": found.rewards,
-        "prompts": found.ids,
-        "components": found.components,
-        "correct": found.correct,
-        "responses": found.responses,
-        "prompt_texts": found.prompts,
-    }
-    lengths: dict[str, Any] = {
+    """The batch of all responses; and, with several processes, that of this process's, as nobody gathers the tokens."""
+    tokens: dict[str, Any] = {
         "response_lengths": found.lengths,
         "truncated": found.truncated,
+        "advantages": found.advantages,
         "token_ids": np.concatenate([*found.token_ids, np.zeros(0, np.int64)]),
         "lengths": np.array([len(ids) for ids in found.token_ids], dtype=np.int64),
     }
     if found.alone:
-        return Batch(**everything, **lengths), None
-    correct = None if found.correct is None else found.correct[found.own]
-    return Batch(**everything), Batch(correct=correct, **lengths)
+        return _batch(found, range(len(found.rewards)), tokens), None
+    return _batch(found, range(len(found.rewards)), {}), _batch(found, found.own, tokens)
+
+
+def _batch(found: Responses, chosen: Iterable[int], tokens: Mapping[str, Any]) -> Batch:
+    rows = list(chosen)
+    return Batch(
+        rewards=found.rewards[rows],
+        prompts=[found.ids[row] for row in rows],
+        components={name: values[rows] for name, values in found.components.items()},
+        correct=None if found.correct is None else found.correct[rows],
+        responses=[found.responses[row] for row in rows],
+        prompt_texts=[found.prompts[row] for row in rows],
+        **tokens,
+    )
 
 
 def group_ids(prompts: Sequence[Any], group_size: int | None) -> list[str]:
@@ -177,6 +185,11 @@ def _truncated(generations: Sequence[Generation]) -> Vector | None:
     return np.array(
         [len(ids) > 0 and int(ids[-1]) not in found.endings for found in generations for ids in found.token_ids], dtype=bool
     )
+
+
+def _advantages(generations: Sequence[Generation]) -> Vector | None:
+    parts = [found.advantages for found in generations]
+    return None if any(part is None for part in parts) else np.concatenate([_host(part) for part in parts])
 
 
 def _host(tensor: Any) -> Vector:

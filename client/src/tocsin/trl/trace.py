@@ -69,6 +69,8 @@ class Generation:
     """Tokens that end a completion; one that ends otherwise was cut."""
     tool_mask: Tensor | None = None
     """[s, T]: 0 = written by a tool."""
+    advantages: Tensor | None = None
+    """[s]"""
     policy_logprobs: Tensor | None = None
     """[s, T], order of generation: for trainers that do not hand them to the loss (RLOO)."""
     ref_logprobs: Tensor | None = None
