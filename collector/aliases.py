@@ -95,7 +95,8 @@ class Table:
         if framework not in data["sources"]:
             raise KeyError(framework)
         self.framework = framework
-        self.zero_is_null = frozenset(data["null_like_zero"].get(framework, ()))
+        line = _line(data["sources"], framework)
+        self.zero_is_null = frozenset(key for source in line for key in data["null_like_zero"].get(source, ()))
         self.sentinels: Mapping[str, float] = data["sentinels"].get(framework, {})
         self.constant = frozenset(data["constant_keys"].get(framework, ()))
         self._rules = data["prefix_rules"]
@@ -103,15 +104,19 @@ class Table:
         self._exact: dict[str, list[Target]] = {}
         self._patterns: list[_Pattern] = []
         self._row_inputs: list[_RowInputs] = []
+        self._entry_of: dict[str, str] = {}
+        """Whose entry a metric is read by: the framework's own, or that of the one it inherits from."""
         for metric, entry in data["metrics"].items():
-            if framework in entry and entry[framework].get("keys"):
-                self._add(metric, tuple(entry.get("labels", ())), entry[framework])
+            owner = next((source for source in line if source in entry), None)
+            if owner is not None and entry[owner].get("keys"):
+                self._entry_of[metric] = owner
+                self._add((metric, owner), tuple(entry.get("labels", ())), entry[owner])
         # W&B's CSV export and rl_insight write "_" for "/". Patterns that end in an open group would then take anything.
         self._flat_exact = {key.replace("/", "_"): key for key in reversed(self._exact) if "/" in key}
         self._flat_patterns = [p._replace(regex=_flattened(p.regex)) for p in self._patterns if not _ends_open(p.regex)]
 
-    def _add(self, metric: str, labels: tuple[str, ...], spec: Mapping[str, Any]) -> None:
-        place = (metric, self.framework)
+    def _add(self, place: tuple[str, str], labels: tuple[str, ...], spec: Mapping[str, Any]) -> None:
+        metric = place[0]
         provenance = Provenance(spec["class"])
         if compute := FROM_ROW.get(place):
             keys = [key for key in spec["keys"] if not key.startswith("/")]
@@ -129,7 +134,7 @@ class Table:
 
     def condition(self, metric: str) -> Callable[[frozenset[str]], bool] | None:
         """Which rows (by their keys) a metric of this framework may be read from; None for every row."""
-        return CONDITIONS.get((metric, self.framework))
+        return CONDITIONS.get((metric, self._entry_of.get(metric, self.framework)))
 
     def normal(self, key: str) -> str:
         """The table's spelling of a key, for the lists of nulls, sentinels and constants and the inputs of row rules."""
@@ -203,6 +208,14 @@ class Table:
                     yield new + key.removeprefix(prefix), weaker
         if key.startswith("mismatch/rollout_is_"):
             yield "rollout_corr/" + key.removeprefix("mismatch/"), False
+
+
+def _line(sources: Mapping[str, Mapping[str, Any]], framework: str) -> list[str]:
+    """The framework and those it inherits from, nearest first."""
+    line = [framework]
+    while (parent := sources[line[-1]].get("inherits")) is not None:
+        line.append(parent)
+    return line
 
 
 def _match(key: str, patterns: list[_Pattern]) -> list[Target]:

@@ -218,6 +218,20 @@ def test_flat_exports() -> None:
     }
 
 
+def test_unsloth_inherits_the_entries_of_trl_that_it_has_none_of() -> None:
+    assert series("unsloth", {"entropy": 0.3, "eval_reward": 0.5, "clip_ratio/high_mean": 0.1}) == {
+        "policy_entropy": (0.3, EXACT),
+        "eval_score": (0.5, EXACT),
+        "ppo_clip_high_ratio": (0.1, EXACT),
+    }
+    # Its own entries stay: other classes, and no AsyncGRPO meaning of `kl`.
+    assert series("unsloth", {"kl": 0.1, "sampling/sampling_logp_difference/mean": 0.2}) == {
+        "kl_reference": (0.1, EXACT),
+        "rollout_logprob_abs_diff_mean": (0.2, PROXY),
+    }
+    assert series("unsloth", {"completions/mean_terminated_length": 0.0}) == {"completions/mean_terminated_length": (None, RAW)}
+
+
 # ---- several keys
 
 
