@@ -54,8 +54,11 @@ def advantage_groups(checked: Checked, settings: Settings) -> Found:
 def _largest_per_row(checked: Checked, name: str) -> Array:
     """[B], on the device: largest |advantage| of each response, -inf for one without a token."""
     tokens, ops = checked.tokens, checked.ops
-    if name in tokens.per_row and tokens.mask is None and tokens.lengths is None:
-        return abs(ops.floats(tokens.per_row[name]))
+    if name in tokens.per_row and tokens.mask is None:
+        largest = abs(ops.floats(tokens.per_row[name]))
+        if tokens.lengths is None:
+            return largest
+        return ops.where(ops.array([length > 0 for length in tokens.lengths]), largest, -math.inf)
     alone = dataclasses.replace(
         tokens,
         arrays={key: array for key, array in tokens.arrays.items() if key == name},
