@@ -189,6 +189,9 @@ def _failures(numbers: dict[str, Number], min_cosine: float, max_norm_difference
         found.append(
             f"{' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} zero everywhere: no gradient reaches these parameters"
         )
+    elif numbers["norm_ratio"] is None:
+        norms = f"{shown(numbers['norm_1'])} and {shown(numbers['norm_2'])}"
+        found.append(f"the norms are beyond float64 ({norms}), nothing was compared")
     cosine, difference = numbers["cosine"], numbers["norm_difference"]
     if cosine is not None and cosine < min_cosine:
         found.append(f"the directions differ: cosine {cosine:.6f}, expected at least {min_cosine:g}")
