@@ -11,6 +11,7 @@ others that may be older (writers hold back what they log, tensorboardX for up t
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import zlib
@@ -140,7 +141,9 @@ class EventFolder:
         except UnknownFormat:
             if not self._roots:
                 raise
-            return self._roots  # another run began in the folder: not ours
+        # Another run began in the folder: only further starts of this one are ours.
+        ours = {_without_start(self._path, root) for root in self._roots}
+        return [top for top in _tops(found) if top in self._roots or _without_start(self._path, top) in ours]
 
     def _opened(self, file: _File, now: float) -> _File:
         taken, begins = self._known.pop(file.name, (0, (0, 0)))
@@ -188,8 +191,8 @@ class EventFolder:
                 exhausted = self._fill(file)
                 file.size = size if exhausted else -1
                 file.seen = now
-        except FileNotFoundError:
-            file.size = 0
+        except FileNotFoundError:  # nothing to wait for
+            file.size, file.changed = 0, -math.inf
         if file.size >= 0:
             file.looked = self._looks
         return bool(file.ahead)
@@ -282,16 +285,24 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
 
 def roots(folder: Path, files: list[Path]) -> list[Path]:
     """The folders of the run whose event files these are. Raises UnknownFormat when they are several runs."""
-    holding = sorted({path.parent for path in files})
-    tops = [path for path in holding if not any(other != path and path.is_relative_to(other) for other in holding)]
+    tops = _tops(files)
     if len(tops) == 1:
         return tops
-    starts = {path.relative_to(folder).parts for path in tops}
-    others = {tuple(part for part in parts if not _START.fullmatch(part)) for parts in starts}
-    if len(others) == 1 and all(any(_START.fullmatch(part) for part in parts) for parts in starts):
+    if len({_without_start(folder, top) for top in tops}) == 1:  # folders differ, so each has a part that is a start
         return tops
-    if all(len(parts) == 1 and parts[0] in _PARTS for parts in starts):
+    names = [top.relative_to(folder).as_posix() for top in tops]
+    if _PARTS.issuperset(names):
         return [folder]
-    names = [path.relative_to(folder).as_posix() for path in tops]
     shown = ", ".join(names[:_MAX_NAMED]) + (" ..." if len(names) > _MAX_NAMED else "")
     raise UnknownFormat(f"{folder}: the event files of {len(names)} runs ({shown}); name the folder of one")
+
+
+def _tops(files: list[Path]) -> list[Path]:
+    """The folders that hold event files and lie in no other that does."""
+    holding = sorted({path.parent for path in files})
+    return [path for path in holding if not any(other != path and path.is_relative_to(other) for other in holding)]
+
+
+def _without_start(folder: Path, top: Path) -> tuple[str, ...]:
+    """The way to a folder, without the parts that stand for one start of a trainer."""
+    return tuple(part for part in top.relative_to(folder).parts if not _START.fullmatch(part))

@@ -104,6 +104,7 @@ class EventFiles:
             try:
                 self._folder = EventFolder(self._path, bookmark.parser["files"])
                 self._rows = self._made(bookmark.parser["rows"])
+                self._fed = self._reading.clock()  # what waits begins to wait anew
                 return self._folder, self._rows
             except (KeyError, TypeError, ValueError, AttributeError):  # a state of another version: start over
                 bookmark = None
