@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tocsin.batch import groups, numbers, optimiser, rewards
+from tocsin.batch import diversity, groups, lengths, numbers, optimiser, rewards, text
 from tocsin.batch.advantage_groups import advantage_groups
 from tocsin.batch.advantages import Advantages, RawAdvantages
 from tocsin.batch.checked import Checked
 from tocsin.batch.clipping import Clipping
 from tocsin.batch.contract import Found, TokenMeasure
 from tocsin.batch.critic import ValueClip, ValueFit
+from tocsin.batch.entropy import Entropy
 from tocsin.batch.first_minibatch import FirstMinibatch
 from tocsin.batch.importance import ImportanceWeights
 from tocsin.batch.inputs import Settings
@@ -49,6 +50,7 @@ TOKEN_MEASURES: Final[tuple[type[TokenMeasure], ...]] = (
     RawAdvantages,
     ValueFit,
     ValueClip,
+    Entropy,
     NonFiniteTokens,
 )
 SAMPLE_MEASURES: Final[tuple[Sample, ...]] = (
@@ -67,6 +69,16 @@ SAMPLE_MEASURES: Final[tuple[Sample, ...]] = (
     Sample("correctness", ("correct",), rewards.correctness),
     Sample("components", ("components",), rewards.components),
     Sample("domains", ("rewards", "domains"), rewards.domains),
+    Sample("unique", (), diversity.unique, ("responses", "token_ids")),
+    Sample("edit_distance", ("prompts",), diversity.edit_distance, ("responses", "token_ids")),
+    Sample("retrieval", ("retrieval_scores", "retrieval_own"), diversity.retrieval),
+    Sample("lengths", ("response_lengths",), lengths.lengths),
+    Sample("lengths_by_correctness", ("response_lengths", "correct"), lengths.lengths_by_correctness),
+    Sample("truncation", (), lengths.truncation, ("truncated", "response_lengths")),
+    Sample("repetition", ("responses",), text.repetition),
+    Sample("compression", ("responses",), text.compression),
+    Sample("garbled", ("responses",), text.garbled, ("prompt_texts",)),
+    Sample("opening", ("responses",), text.opening),
     Sample("loss_mask", (), numbers.loss_mask, ("loss_mask", "completion_tokens")),
     Sample("nonfinite_loss", ("loss",), numbers.nonfinite_loss),
     Sample("nonfinite_grad", (), numbers.nonfinite_grad, ("grads", "grad_norms")),
