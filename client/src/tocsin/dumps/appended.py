@@ -69,6 +69,8 @@ class Appended:
         self._closed: tuple[int, frozenset[str]] = (-1, frozenset())
         """The step that was sent last, and the keys of its samples."""
         self._quiet_since: float | None = None
+        self._ended = False
+        """The last look is over."""
         self._close_step()
 
     def _close_step(self) -> None:
@@ -80,6 +82,8 @@ class Appended:
 
     def poll(self, last: bool) -> Batch:
         """See `Source`. One step at most."""
+        if self._ended:
+            return Batch()
         try:
             files = self._files(self._path)
         except FileNotFoundError:
@@ -100,6 +104,7 @@ class Appended:
             self._row(row, out, notes)
             if out or read >= POLL_BYTES:
                 return self._batch(files, out, notes, more=True)
+        self._ended = last
         if self._step is None or not self._is_quiet(last):
             return self._batch(files, out, notes, more=False)
         # After a last look a later one must be able to take the step whole: the place stays before it.
@@ -151,6 +156,11 @@ class Appended:
 
     def _row(self, row: Row, out: list[Parsed], notes: list[str]) -> None:
         """Take one row."""
+        self._read(row, out, notes)
+        if self._step is None:
+            self._opened_at = self._at  # nothing is being collected: this row need not be read again
+
+    def _read(self, row: Row, out: list[Parsed], notes: list[str]) -> None:
         begins, skip = self._at._replace(offset=row.offset), self._at.sample
         self._at = self._at._replace(offset=row.next_offset, sample=0)
         self._number = row.number + 1

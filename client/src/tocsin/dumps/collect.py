@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from tocsin.dumps.sample import Dump, Options, Sample
+from tocsin.dumps.sample import TOKEN_FIELDS, Dump, Options, Sample, Tokens
 
 MAX_SAMPLES: Final = 65_536
 MAX_TOKENS: Final = 8 * 1024 * 1024
@@ -25,6 +26,32 @@ class Limits:
     text_chars: int = MAX_TEXT_CHARS
 
 
+class Packed:
+    """The trained tokens of a step's samples, one sample after the other."""
+
+    def __init__(self) -> None:
+        self.lengths = array("q")
+        """Tokens of each sample that came with tokens."""
+        self._fields: dict[str, array[float] | None] = {}
+
+    def add(self, tokens: Tokens) -> None:
+        """Take one sample's tokens. An array that some samples have and others lack is given up."""
+        self.lengths.append(tokens.count)
+        for name in TOKEN_FIELDS:
+            values: array[float] | None = getattr(tokens, name)
+            if not tokens.count:
+                continue
+            held = self._fields.setdefault(name, array("f") if values is not None else None)
+            if held is None or values is None:
+                self._fields[name] = None
+            else:
+                held.extend(values)
+
+    def get(self, name: str) -> array[float] | None:
+        """The array of a field; None when it is not there for all."""
+        return self._fields.get(name)
+
+
 class Collection:
     """One step's samples.
 
@@ -39,6 +66,7 @@ class Collection:
         self._samples: list[Sample] = []
         self._keys: set[str] = set()
         self._prompts: dict[str, str] = {}
+        self.packed = Packed()
         self._tokens = self._chars = 0
 
     def __len__(self) -> int:
@@ -68,7 +96,9 @@ class Collection:
             if self._tokens > self._limits.tokens:
                 self._tokens -= sample.tokens.count
                 self.left_out["tokens"] += 1
-                sample = dataclasses.replace(sample, tokens=None)
+            else:
+                self.packed.add(sample.tokens)
+            sample = dataclasses.replace(sample, tokens=None)
         if sample.prompt or sample.response:
             prompt = self._prompts.setdefault(sample.prompt_id, sample.prompt)  # one object for the samples of a group
             chars = len(sample.response) + (len(sample.prompt) if prompt is sample.prompt else 0)

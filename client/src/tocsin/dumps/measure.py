@@ -11,17 +11,15 @@ so would be a lie.
 from __future__ import annotations
 
 import math
-from array import array
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tocsin import wire
 from tocsin.batch import Batch, Settings, summarize
-from tocsin.dumps.collect import Collection
+from tocsin.dumps.collect import Collection, Packed
 from tocsin.dumps.sample import Dump, Options, Sample
+from tocsin.rollout_log.sample import pick
 
 BEFORE_FILTERING: Final = frozenset(
     "correct_ratio filtered_groups generated_groups group_all_correct_ratio group_all_wrong_ratio group_pass_ratio "
@@ -32,6 +30,7 @@ BEFORE_FILTERING: Final = frozenset(
 """Canonical metrics whose definition is over everything that was generated."""
 
 
+_BATCH_FIELDS: Final = {"rollout": "rollout_logprobs", "old": "old_logprobs", "advantages": "advantages"}
 _LIMITED: Final = {
     "tokens": "more tokens in a step than are held: token measures are of its first samples",
     "texts": "more text in a step than is held: no measures of texts",
@@ -50,13 +49,13 @@ class Measured(NamedTuple):
     """What was left out, for a person; the same text in every step in which the same happened."""
 
 
-def measured(collection: Collection, dump: Dump, options: Options) -> Measured:
-    """All measures of one step. Memory: twice the tokens that the collection holds."""
+def measured(collection: Collection, step: int, dump: Dump, options: Options) -> Measured:
+    """All measures of one step."""
     samples = collection.samples(dump, options)
     notes = [_LIMITED[what] for what in collection.left_out if what in _LIMITED]
     kept_only = dump.kept_only if options.kept_only is None else options.kept_only
     kept_only = kept_only or any(sample.filtered for sample in samples)
-    fields, lacking = _tokens(samples)
+    fields, lacking = _tokens(collection.packed)
     summary = summarize(Batch(**fields, **_samples(samples)), Settings.from_config(options.config))
     metrics = {**summary.metrics, **lengths_in_characters(samples)}
     groups = summary.groups
@@ -66,7 +65,7 @@ def measured(collection: Collection, dump: Dump, options: Options) -> Measured:
         metrics = {name: value for name, value in metrics.items() if name not in BEFORE_FILTERING}
         groups = None
         notes.append("only groups that dynamic sampling kept: no rewards, groups and zero-variance shares from this dump")
-    return Measured(metrics, groups, to_read(samples), notes + lacking)
+    return Measured(metrics, groups, to_read(samples, step), notes + lacking)
 
 
 def _samples(samples: list[Sample]) -> dict[str, Any]:
@@ -93,30 +92,20 @@ def _samples(samples: list[Sample]) -> dict[str, Any]:
     return fields
 
 
-def _tokens(samples: list[Sample]) -> tuple[dict[str, Any], list[str]]:
-    """The token fields of a batch, packed, and notes on what was no logprob."""
-    held = [sample.tokens for sample in samples if sample.tokens is not None]
-    if not held:
+def _tokens(packed: Packed) -> tuple[dict[str, Any], list[str]]:
+    """The token fields of a batch, and notes on what was no logprob. The arrays are those of the collection, not copies."""
+    if not packed.lengths:
         return {}, []
-    trained = [tokens for tokens in held if tokens.count]
-    fields: dict[str, Any] = {"lengths": np.array([tokens.count for tokens in held], dtype=np.int64)}
+    fields: dict[str, Any] = {"lengths": np.frombuffer(packed.lengths, dtype=np.int64)}
     notes = []
-    if (rollout := _packed([tokens.rollout for tokens in trained])) is not None:
-        fields["rollout_logprobs"] = rollout
-    if (old := _packed([tokens.old for tokens in trained])) is not None:
-        if old.size and not old.any():
-            notes.append("the training engine's logprobs are all 0, placeholders of the trainer: no mismatch measures")
-        else:
-            fields["old_logprobs"] = old
-    if (advantages := _packed([tokens.advantages for tokens in trained])) is not None:
-        fields["advantages"] = advantages
+    for name, field in _BATCH_FIELDS.items():
+        if values := packed.get(name):
+            array = np.frombuffer(values, dtype=np.float32)
+            if name == "old" and not array.any():
+                notes.append("the training engine's logprobs are all 0, placeholders of the trainer: no mismatch measures")
+            else:
+                fields[field] = array
     return fields, notes
-
-
-def _packed(parts: Sequence[array[float] | None]) -> np.ndarray[Any, np.dtype[np.float32]] | None:
-    """The parts one after the other; None when one is missing, or there are none."""
-    arrays = [np.frombuffer(part, dtype=np.float32) for part in parts if part is not None]
-    return np.concatenate(arrays) if arrays and len(arrays) == len(parts) else None
 
 
 def _aborted(sample: Sample) -> bool:
@@ -144,22 +133,10 @@ def lengths_in_characters(samples: list[Sample]) -> dict[str, float | dict[str, 
     return found
 
 
-def to_read(samples: list[Sample]) -> list[wire.Rollout]:
-    """A few samples of the step: first, worst, best, longest, and one of the most frequent opening that repeats."""
-    texts = [sample for sample in samples if sample.response]
-    if not texts:
-        return []
-    finite = [sample for sample in texts if math.isfinite(sample.reward)] or texts
-    chosen = [
-        texts[0],
-        min(finite, key=lambda sample: sample.reward),
-        max(finite, key=lambda sample: sample.reward),
-        max(texts, key=lambda sample: sample.length if sample.length is not None else len(sample.response)),
-    ]
-    opening, times = Counter(sample.response[:40] for sample in texts).most_common(1)[0]
-    if times > 1:
-        chosen.append(next(sample for sample in texts if sample.response.startswith(opening)))
-    unique = {id(sample): sample for sample in chosen}.values()
+def to_read(samples: list[Sample], step: int) -> list[wire.Rollout]:
+    """The few responses of the step that travel in its record, picked as the rollout log picks them."""
+    texts = [(at, sample) for at, sample in enumerate(samples) if sample.response]
+    picked = pick([len(sample.response) for _, sample in texts], [sample.reward for _, sample in texts], step)
     return [
         wire.Rollout(
             prompt=sample.prompt,
@@ -167,6 +144,9 @@ def to_read(samples: list[Sample]) -> list[wire.Rollout]:
             reward=sample.reward,
             correct=sample.correct,
             truncated=sample.truncated,
+            index=at,
+            picked=why.why,
         )
-        for sample in unique
+        for why in picked
+        for at, sample in (texts[why.at],)
     ]

@@ -53,7 +53,7 @@ def step_records(
         from tocsin.dumps.measure import measured
     except ImportError as error:  # the shipper of logs works without numpy; only dumps need it
         raise UnknownFormat(f"{dump.name} needs numpy ({error}): pip install 'tocsin[batch]'") from None
-    told = measured(collection, dump, options)
+    told = measured(collection, step, dump, options)
     out: list[Parsed] = []
     notes = list(told.notes)
     for record in log.step(step, {}, time):
@@ -61,7 +61,7 @@ def step_records(
             bad: Counter[str] = Counter()
             extras = {"groups": told.groups, "rollouts": told.rollouts}
             pending = Pending("step", record.time, step, dict(told.metrics), extras)
-            record = build(pending, run=log.run, attempt=record.attempt, names=log.names, bad=bad)
+            record = build(pending, run=log.run, attempt=record.attempt, names="canonical", bad=bad)
             notes += [f"left out of some records: {what}" for what in bad if what != "text_cut"]
         out.append(Parsed(0, 0, record))
     return out, notes

@@ -18,6 +18,10 @@ MAX_COMPONENTS: Final = 64
 _KEPT_ONLY: Final = ("filter_groups", "dynamic_sampling", "use_dynamic_sampling", "filter_zero_std_samples")
 
 
+TOKEN_FIELDS: Final = ("rollout", "old", "advantages")
+"""The arrays of `Tokens`."""
+
+
 class BadRow(ValueError):
     """A row of a dump that cannot be used. The text says what is wrong with it."""
 
@@ -168,7 +172,9 @@ def whole(row: Mapping[str, Any], key: str) -> int:
 
 def text(row: Mapping[str, Any], key: str) -> str:
     """A text; null is empty. Raises BadRow."""
-    value = row.get(key)
+    if key not in row:
+        raise BadRow(f"no {key}")
+    value = row[key]
     if value is None:
         return ""
     if isinstance(value, str):
@@ -189,10 +195,10 @@ def reals(row: Mapping[str, Any], key: str, mask: list[Any] | None = None) -> ar
 
 
 def components_of(row: Mapping[str, Any], skip: frozenset[str]) -> dict[str, float]:
-    """The numbers of a row under other keys: raw rewards of functions and verifiers."""
+    """The numbers of a row under other keys: raw rewards of functions and verifiers. A number as text is somebody's answer."""
     found: dict[str, float] = {}
     for key, value in row.items():
-        if key in skip or len(key) > wire.MAX_NAME_CHARS or len(found) == MAX_COMPONENTS or isinstance(value, list):
+        if key in skip or len(key) > wire.MAX_NAME_CHARS or len(found) == MAX_COMPONENTS or isinstance(value, list | str):
             continue
         if (component := real(value)) is not None:
             found[key] = component

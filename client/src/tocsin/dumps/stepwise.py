@@ -52,10 +52,14 @@ class Stepwise:
         """By step, of this attempt and of what earlier ones left in the folder."""
         self._position = -1
         """The step that was taken last."""
+        self._forgotten = -1
+        """The highest step whose mark was given up: at or below it only the time says whether a file is new."""
         self._newest_ns = 0
         """Time of the newest file that was taken."""
         self._checksum = 0
         """Of the samples of the last step, for formats that repeat them."""
+        self._todo: list[Unit] = []
+        """Steps to take, as of the last listing."""
         self._watched: tuple[Unit, float] | None = None
         """The step that may be incomplete, and since when it looks as it does."""
         self._taken = 0
@@ -65,40 +69,44 @@ class Stepwise:
 
     def poll(self, last: bool) -> Batch:
         """See `Source`. One step at most."""
-        try:
-            units = self._units(self._path)
-        except FileNotFoundError:
-            if last:
-                raise
+        if len(self._todo) <= self._later and not self._look(last):
             return Batch()
-        if self._log is None:
-            self._begin(units)
-        todo = self._todo(units)
-        if not todo:
-            if last and not units:
-                raise FileNotFoundError(f"{self._path}: no steps of {self._dump.name}")
+        todo = self._todo
+        if not todo or not self._complete(todo, last):
             return Batch()
-        if not self._complete(todo, last):
-            return Batch()
-        return self._take(todo[0], len(todo) > 1, last)
+        return self._take(todo.pop(0), bool(todo), last)
 
     def rewind(self) -> None:
         """Go back to the bookmark."""
-        self._log, self._watched = None, None
+        self._log, self._watched, self._todo = None, None, []
 
     def close(self) -> None:
         """No file is held open."""
 
     # --- which step comes next ---------------------------------------------------------------------------------------
 
-    def _todo(self, units: list[Unit]) -> list[Unit]:
+    def _look(self, last: bool) -> bool:
+        """List the folder. False when it is not there yet. A backlog is listed once, not for each of its steps."""
+        try:
+            units = self._units(self._path)
+        except FileNotFoundError:
+            if last:
+                raise
+            return False
+        if self._log is None:
+            self._begin(units)
+        if last and not units:
+            raise FileNotFoundError(f"{self._path}: no steps of {self._dump.name}")
+        self._todo = self._new(units)
+        return True
+
+    def _new(self, units: list[Unit]) -> list[Unit]:
         """What has to be taken, in order: what the old attempt left, then what the trainer wrote anew."""
         here, order = self._folder, attempt_order(self._folder)
         later = [unit for unit in units if unit.folder != here and attempt_order(unit.folder) > order]
         return self._in_folder([unit for unit in units if unit.folder == here]) + later
 
     def _in_folder(self, units: list[Unit]) -> list[Unit]:
-        oldest = min(self._done, default=-1)
         ahead: list[Unit] = []
         again: list[Unit] = []
         for unit in units:
@@ -106,10 +114,8 @@ class Stepwise:
             if before is not None:
                 if (unit.mark.size, unit.mark.mtime_ns) != before[:2] and self._changed(unit, before):
                     (again if unit.step <= self._position else ahead).append(unit)
-            elif unit.step > self._position:
-                ahead.append(unit)
-            elif unit.step > oldest or unit.mark.mtime_ns > self._newest_ns:
-                again.append(unit)
+            elif unit.step > self._forgotten or unit.mark.mtime_ns > self._newest_ns:
+                (again if unit.step <= self._position else ahead).append(unit)
         # What the trainer left before it went back is older than what it wrote since.
         since = min((unit.mark.mtime_ns for unit in again), default=0)
         left = [unit for unit in ahead if unit.mark.mtime_ns < since]
@@ -166,6 +172,7 @@ class Stepwise:
         self._checksum = checksum
         for step in sorted(self._done)[:-REMEMBERED]:
             del self._done[step]
+            self._forgotten = max(self._forgotten, step)
         self._watched = None
         self._taken += 1
         # A last look may find a step half-written: a later one must be able to take it whole.
@@ -198,7 +205,7 @@ class Stepwise:
         position, self._position = self._position, unit.step
         if unit.folder != self._folder:
             self._log.cut = self._log.opened
-            self._folder, self._done, self._newest_ns = unit.folder, {}, 0
+            self._folder, self._done, self._newest_ns, self._forgotten = unit.folder, {}, 0, -1
             return False
         before = self._done.get(unit.step)
         if before is not None and unit.step == position and grown(unit, before):
@@ -219,7 +226,7 @@ class Stepwise:
         self._log = make_log(self._dump, self._reading.run, self._reading.clock, None)
         at = -1 if self._reading.from_end else 0
         self._folder = units[at].folder if units else ""
-        self._done, self._position, self._newest_ns, self._checksum = {}, -1, 0, 0
+        self._done, self._position, self._forgotten, self._newest_ns, self._checksum = {}, -1, -1, 0, 0
         if self._reading.from_end:
             with contextlib.suppress(FileNotFoundError):
                 self._done = {unit.step: marked(unit) for unit in units if unit.folder == self._folder}
@@ -229,7 +236,7 @@ class Stepwise:
     def _restore(self, state: dict[str, Any]) -> None:
         log = make_log(self._dump, self._reading.run, self._reading.clock, state["log"])
         self._done = {int(step): Mark(int(a), int(b), int(c)) for step, a, b, c in state["done"]}
-        self._folder, self._position = str(state["folder"]), int(state["position"])
+        self._folder, self._position, self._forgotten = str(state["folder"]), int(state["position"]), int(state["forgotten"])
         self._newest_ns, self._checksum = int(state["newest_ns"]), int(state["checksum"])
         self._log = log
 
@@ -241,6 +248,7 @@ class Stepwise:
             "folder": self._folder,
             "done": [[step, *mark] for step, mark in sorted(self._done.items())],
             "position": self._position,
+            "forgotten": self._forgotten,
             "newest_ns": self._newest_ns,
             "checksum": self._checksum,
         }
