@@ -26,7 +26,7 @@ _GARBAGE = (-math.inf, math.nan, math.inf, 1e30)
 
 
 def random_tokens(
-    seed: int, rows: int = 9, width: int = 13, **makers: Callable[[np.random.Generator, tuple[int, int]], Any]
+    seed: int, rows: int = 9, width: int = 13, /, **makers: Callable[[np.random.Generator, tuple[int, int]], Any]
 ) -> Arrays:
     """A mask with an empty response and a full one, and the arrays that the makers give; garbage where the mask is 0."""
     random = np.random.default_rng(seed)
@@ -76,7 +76,7 @@ def flat(tokens: list[list[tuple[float, ...]]]) -> list[tuple[float, ...]]:
     return [token for response in tokens for token in response]
 
 
-def measured(settings: Settings | None = None, **fields: Any) -> Summary:
+def measured(settings: Settings | None = None, /, **fields: Any) -> Summary:
     """`summarize`, of which nothing may have failed."""
     summary = summarize(Batch(**fields), settings)
     failed = {name: why for name, why in summary.skipped.items() if "failed" in why}

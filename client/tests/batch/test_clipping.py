@@ -113,7 +113,7 @@ def test_every_share_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library
     cut_blocks(monkeypatch, block)
     arrays = random_tokens(
         3,
-        rows=21,
+        21,
         old_logprobs=lambda random, shape: -random.random(shape),
         new_logprobs=lambda random, shape: -1.5 * random.random(shape),
         advantages=lambda random, shape: random.integers(-2, 3, shape if per_token else shape[0]) * 0.7,
