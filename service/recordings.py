@@ -1,5 +1,7 @@
 """Which logs a path means: a file is itself; a folder is what its labels name, or else every log that is recognised in it.
 
+The event files of a run are one log, and its path is their folder.
+
 A corpus of recorded runs has a `labels.yaml` that says for each run its file and format. It may lie in the folder that was
 named or in one of the two above; then exactly the labelled files below the named folder are meant.
 """
@@ -12,6 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 import yaml
+
+from tocsin.formats.event_paths import runs_below
 
 LABELS: Final = "labels.yaml"
 _LEVELS: Final = 3
@@ -78,7 +82,8 @@ def _folder(folder: Path) -> list[Recording]:
             labelled = [found for found in _labelled(root) if found.path.is_relative_to(folder.resolve())]
             if labelled:
                 return labelled
-    return [Recording(path, named=False) for path in sorted(folder.rglob("*")) if _is_log(path)]
+    logs = [path for path in sorted(folder.rglob("*")) if _is_log(path)]
+    return [Recording(path, named=False) for path in (*logs, *runs_below(folder))]
 
 
 def _is_log(path: Path) -> bool:

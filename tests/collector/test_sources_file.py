@@ -11,7 +11,7 @@ from collector.model import RawRecord, SourceFault
 from collector.ports import SourceUnavailable
 from collector.sources.file import FileSource
 from collector.sources.memory import MemoryPositions
-from tests.kit import recorded
+from tests.kit import events, recorded
 from tocsin import wire
 from tocsin.formats import UnknownFormat, read_records
 
@@ -73,6 +73,20 @@ def test_another_format_is_encoded_the_same_at_every_reading_and_resumes_without
     for record in records:
         again, _ = everything(FileSource(path, "csv", run="csv-run", names="canonical"), {source.partition: record.next_offset})
         # Records of one line share its offset and may come again; none is lost.
+        assert again == [item for item in records if item.offset >= record.next_offset]
+
+
+def test_a_folder_of_event_files_resumes_without_loss(tmp_path: Path) -> None:
+    for index in range(2):
+        rows = [(10.0 * number + index, number, {f"train/x{index}": float(number)}) for number in range(6)]
+        events.write(tmp_path / "run-9" / f"events.out.tfevents.{index}", rows, 1.0)
+    source = FileSource(tmp_path / "run-9", max_records=2)
+    assert source.partition == "run-9/run-9"
+    records, faults = everything(source)
+    assert faults == []
+    assert len(records) == 7
+    for record in records:
+        again, _ = everything(FileSource(tmp_path / "run-9"), {source.partition: record.next_offset})
         assert again == [item for item in records if item.offset >= record.next_offset]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.recordings import find
-from tests.kit import recorded
+from tests.kit import events, recorded
 
 _LABELS = "runs:\n  first: {file: tiny/a.jsonl.gz, format: canonical, kind: fault}\n  second: {file: public/b/raw.log.gz}\n"
 
@@ -49,6 +49,20 @@ def test_without_labels_every_log_of_a_folder(corpus: Path) -> None:
     found, _ = find([corpus])
     assert [recording.path.name for recording in found] == ["parsed.csv.gz", "raw.log.gz", "a.jsonl.gz", "other.jsonl.gz"]
     assert not any(recording.named for recording in found)
+
+
+def test_the_event_files_of_a_run_are_one_log_by_its_folder(tmp_path: Path) -> None:
+    rows = [(5.0, 1, {"train/loss": 0.5})]
+    for name in ("exp_001/tensorboard", "exp_002/tensorboard"):
+        events.write(tmp_path / "one" / name / "events.out.tfevents.1", rows, 1.0)
+    for name in ("grpo-a", "grpo-b"):
+        events.write(tmp_path / "two" / name / "events.out.tfevents.1", rows, 1.0)
+    (tmp_path / "two" / "console.log").write_bytes(b"")
+    found, bad = find([tmp_path / "one", tmp_path / "two"])
+    assert bad == []
+    assert [recording.path.relative_to(tmp_path).as_posix() for recording in found] == [
+        "one", "two/console.log", "two/grpo-a", "two/grpo-b",
+    ]  # fmt: skip
 
 
 def test_a_file_is_itself_also_beside_labels_and_only_once(corpus: Path) -> None:

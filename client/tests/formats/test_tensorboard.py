@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.kit import events
 from tocsin import wire
 from tocsin.formats import Parsed, UnknownFormat, detect, read_records, run_id
-from tocsin.formats.event_folder import event_files, renamed, roots
+from tocsin.formats.event_paths import event_files, renamed, roots
 from tocsin.formats.event_proto import decoder
 from tocsin.wire import RunRecord, StepRecord
 

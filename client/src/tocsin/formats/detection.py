@@ -11,7 +11,7 @@ from tocsin.formats import console_dict, csv_table, flat_jsonl, roll, slime_cons
 from tocsin.formats.base import UnknownFormat
 from tocsin.formats.dict_literal import Status, read
 from tocsin.formats.event_file import begins_like_one
-from tocsin.formats.event_folder import holds_events
+from tocsin.formats.event_paths import holds_events
 from tocsin.formats.reading import head, is_gzip
 from tocsin.formats.trl_console import row_kind
 from tocsin.formats.verl_console import read_row

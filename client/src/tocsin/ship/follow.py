@@ -8,7 +8,7 @@ from typing import Final
 from tocsin.dumps import DUMPS, follow_dump, recognise_dump
 from tocsin.formats import FORMATS, Format, UnknownFormat, detect
 from tocsin.formats.detection import HEAD_BYTES
-from tocsin.formats.event_folder import holds_events
+from tocsin.formats.event_paths import holds_events
 from tocsin.formats.reading import is_gzip
 from tocsin.formats.trainer_state import KINDS
 from tocsin.ship.bookmarks import Bookmark
