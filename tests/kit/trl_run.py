@@ -44,7 +44,9 @@ def tokenizer() -> Any:
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
+    special = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return PreTrainedTokenizerFast(tokenizer_object=made, chat_template=template, **special)
 
 
 def model(seed: int = 0) -> Any:
@@ -68,9 +70,15 @@ def letter_reward(completions: Sequence[str], **_: Any) -> list[float | None]:
     return [sum(symbol in "ab" for symbol in text) / len(text) if text else None for text in completions]
 
 
-def rows(prompts: Sequence[str] = PROMPTS) -> list[dict[str, str]]:
-    """A data set: prompts and the digit that is right."""
-    return [{"prompt": prompt, "answer": str((int(prompt[0]) + int(prompt[2])) % 10)} for prompt in prompts]
+def rows(prompts: Sequence[str] = PROMPTS, conversational: bool = False) -> list[dict[str, Any]]:
+    """A data set: prompts (as text, or as a message of the user) and the digit that is right."""
+    return [
+        {
+            "prompt": [{"role": "user", "content": prompt}] if conversational else prompt,
+            "answer": str((int(prompt[0]) + int(prompt[2])) % 10),
+        }
+        for prompt in prompts
+    ]
 
 
 def rollouts(
@@ -115,7 +123,8 @@ def rollouts(
 
 
 def trainer(folder: Path, *, kind: str = "GRPO", prompts: Sequence[str] = PROMPTS, **settings: Any) -> Any:
-    """A trainer of TRL; `settings` are of its configuration, but for `rollout_func`, `reward_funcs` and `callbacks`.
+    """A trainer of TRL; `settings` are of its configuration, but for `rollout_func`, `reward_funcs`, `eval_dataset`,
+    `conversational` (prompts are messages) and `trainer_class` (in place of TRL's own).
 
     16 responses in groups of 4 per step, in two micro-batches of 8, unless told otherwise.
     """
@@ -124,7 +133,9 @@ def trainer(folder: Path, *, kind: str = "GRPO", prompts: Sequence[str] = PROMPT
     from datasets import Dataset
     from transformers import PrinterCallback
 
-    extra = {name: settings.pop(name) for name in ("rollout_func", "callbacks", "eval_dataset") if name in settings}
+    extra = {name: settings.pop(name) for name in ("rollout_func", "eval_dataset") if name in settings}
+    data = rows(prompts, settings.pop("conversational", False))
+    trainer_class = settings.pop("trainer_class", None) or getattr(trl, f"{kind}Trainer")
     rewards = settings.pop("reward_funcs", [accuracy_reward, letter_reward])
     defaults: dict[str, Any] = {
         "per_device_train_batch_size": 8,
@@ -149,10 +160,10 @@ def trainer(folder: Path, *, kind: str = "GRPO", prompts: Sequence[str] = PROMPT
         # TRL loads the reference from where the policy came from.
         policy.save_pretrained(folder / "origin")
         policy.config._name_or_path = str(folder / "origin")
-    made = getattr(trl, f"{kind}Trainer")(
+    made = trainer_class(
         model=policy,
         args=arguments,
-        train_dataset=Dataset.from_list(rows(prompts)),
+        train_dataset=Dataset.from_list(data),
         processing_class=tokenizer(),
         reward_funcs=rewards,
         **extra,

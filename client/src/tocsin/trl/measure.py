@@ -130,7 +130,7 @@ def batch_of_tokens(step: Step, responses: Responses | None, wanted: Wanted) -> 
     if not passes:
         return Batch(**fields)
     width = max(int(seen.mask.shape[1]) for seen in passes)
-    fields["mask"] = fields["loss_mask"] = _rows([seen.mask for seen in passes], width)
+    fields["mask"] = _rows([seen.mask for seen in passes], width)
     for name in ("new_logprobs", "rollout_logprobs", "ref_logprobs", "entropy"):
         fields[name] = _rows([getattr(seen, name) for seen in passes], width)
     fields["advantages"] = _advantages(passes, width)
@@ -143,6 +143,7 @@ def batch_of_tokens(step: Step, responses: Responses | None, wanted: Wanted) -> 
         fields["first_minibatch"] = _first(passes)
     if responses is not None and step.left_out == 0 and sum(len(seen.mask) for seen in passes) == len(responses.own):
         kept = slice(None) if responses.truncated is None or not wanted.drops_truncated else ~responses.truncated
+        fields["loss_mask"] = fields["mask"]
         fields["completion_tokens"] = int(responses.lengths[kept].sum())
     return Batch(**fields)
 
