@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -67,10 +66,10 @@ def scaled(gradients: dict[str, Array], factor: float) -> dict[str, Array]:
 
 def test_equal_gradients_pass(model: Regression, whole: dict[str, Array]) -> None:
     rng = np.random.default_rng(0)
-    rounded = {name: (g * (1 + rng.normal(0, 1e-3, g.shape))).astype(np.float32) for name, g in whole.items()}
+    rounded = {name: (g * (1 + rng.normal(0, 1e-4, g.shape))).astype(np.float32) for name, g in whole.items()}
     report = accumulation(whole, rounded, WORLD, STEPS)
     assert report.passed
-    assert report.hints == ()
+    assert (report.warnings, report.hints) == ((), ())
     assert report.numbers["factor"] is None
 
 
@@ -119,10 +118,12 @@ def test_other_denominators_are_another_direction(model: Regression, whole: dict
     assert report.numbers["cosine"] < 0.999  # type: ignore[operator]  # neither gradient is zero
 
 
-def test_a_missing_micro_batch_fails(model: Regression, tokens: float, whole: dict[str, Array]) -> None:
+def test_a_missing_micro_batch_of_many_is_at_least_noted(model: Regression, tokens: float, whole: dict[str, Array]) -> None:
     report = accumulation(whole, model.total([math.inf, *[tokens] * (len(model.inputs) - 1)]), WORLD, STEPS)
-    assert not report.passed
-    assert "scale" not in causes(report)
+    assert report.numbers["norm_difference"] < 0.01  # type: ignore[operator]  # neither gradient is zero
+    assert "in float32 it is below 0.1 %" in report.warnings[0]
+    half = model.total([math.inf, tokens] * (len(model.inputs) // 2))
+    assert not accumulation(whole, half, WORLD, STEPS).passed
 
 
 def test_the_opposite_sign(whole: dict[str, Array]) -> None:
@@ -176,8 +177,11 @@ def test_blocks_give_the_same_as_one_pass(monkeypatch: pytest.MonkeyPatch) -> No
     rng = np.random.default_rng(1)
     g1, g2 = rng.normal(size=(2, 997)), rng.normal(size=(2, 997))
     whole = accumulation(g1, g2).numbers
-    monkeypatch.setattr(sys.modules["tocsin.checks.accumulation"], "_BLOCK", 10)  # the name is also the function's
-    assert dict(accumulation(g1, g2).numbers) == pytest.approx(dict(whole), rel=1e-12)
+    monkeypatch.setattr("tocsin.checks.gradients._BLOCK", 10)
+    blocks = accumulation(g1, g2).numbers
+    assert blocks["elements"] == whole["elements"]
+    for name in ("cosine", "norm_1", "norm_2", "vector_difference"):
+        assert blocks[name] == pytest.approx(whole[name], rel=1e-12)
 
 
 NUMBERS = st.lists(

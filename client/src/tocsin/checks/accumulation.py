@@ -9,62 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tocsin.checks.gradients import NOTHING, Sums, compare
 from tocsin.checks.report import Hint, Number, Report, Table, listed, shown
-from tocsin.checks.values import CheckInputError, numeric
+from tocsin.checks.values import CheckInputError
 
 MIN_COSINE: Final = 0.999
 MAX_NORM_DIFFERENCE: Final = 0.01
-"""float32 on one device stays far below; bfloat16 and another order of reduction need some of it."""
+"""bfloat16 activations and another order of reduction need some of it."""
+FLOAT32_DIFFERENCE: Final = 0.001
+"""|g2 - g1| / |g1| in float32 on one device stays below this; one missing micro-batch of many may be little above it."""
 FACTOR_TOLERANCE: Final = 0.01
 """How near, relatively, a norm ratio must be to a whole number or its inverse to be called one."""
 LARGEST_FACTOR: Final = 64
 """Beyond the given counts, whole numbers up to this are looked for; one per cent of a larger one covers its neighbours."""
-_BLOCK: Final = 1 << 20
 WHOLE: Final = "gradient"
 """The name of a gradient that was given as one array."""
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums over the finite elements of one tensor pair, in float64."""
-
-    first: float
-    second: float
-    dot: float
-    difference: float
-    """sum (second - first)^2."""
-    size: int
-    nonfinite: int
-
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
-            self.first + other.first,
-            self.second + other.second,
-            self.dot + other.dot,
-            self.difference + other.difference,
-            self.size + other.size,
-            self.nonfinite + other.nonfinite,
-        )
-
-    @property
-    def ratio(self) -> float | None:
-        """|second| / |first|; None if the first is zero or a sum of squares is beyond float64."""
-        if not (self.first > 0 and math.isfinite(self.first) and math.isfinite(self.second)):
-            return None
-        return math.sqrt(self.second) / math.sqrt(self.first)
-
-    @property
-    def cosine(self) -> float | None:
-        """None if either is zero, or `ratio` is None."""
-        if self.ratio is None or not self.second > 0:
-            return None
-        return max(-1.0, min(1.0, self.dot / math.sqrt(self.first) / math.sqrt(self.second)))
 
 
 def accumulation(
@@ -86,7 +49,8 @@ def accumulation(
     vector_difference = |g2 - g1| / |g1|; factor (the whole number or inverse that the ratio is, else None); elements,
     nonfinite.
     Fails for a cosine below `min_cosine`, a norm difference above `max_norm_difference`, non-finite or missing gradients, and
-    when a gradient is zero. Raises CheckInputError for shapes that differ and for counts below 1.
+    when a gradient is zero; notes a vector difference above 0.001. Raises CheckInputError for shapes that differ and for counts
+    below 1.
     """
     for name, count in (("world_size", world_size), ("steps", steps)):
         if count < 1:
@@ -97,8 +61,8 @@ def accumulation(
         raise CheckInputError(
             f"g1 and g2 have no name in common: {listed(map(repr, first), 2)}; {listed(map(repr, second), 2)}"
         )
-    layers = {name: _sums(name, first[name], second[name]) for name in shared}
-    total = sum(layers.values(), Sums(0.0, 0.0, 0.0, 0.0, 0, 0))
+    layers = {name: compare(name, first[name], second[name]) for name in shared}
+    total = sum(layers.values(), NOTHING)
     only = {"only_in_g1": tuple(n for n in first if n not in second), "only_in_g2": tuple(n for n in second if n not in first)}
     factor = whole_factor(total.ratio, world_size, steps)
     numbers = _numbers(total, factor)
@@ -113,6 +77,7 @@ def accumulation(
         check="accumulation",
         numbers=numbers,
         failures=tuple(failures),
+        warnings=() if failures else tuple(_warnings(numbers)),
         hints=tuple(_hints(total, layers, factor, world_size, steps, min_cosine, max_norm_difference)),
         names={kind: names for kind, names in only.items() if names},
         tables=tables,
@@ -138,29 +103,6 @@ def _named(gradients: Any, what: str) -> dict[str, Any]:
     if missing := [str(name) for name, value in gradients.items() if value is None]:
         raise CheckInputError(f"{what}: no gradient (None) for {listed(missing)}; leave frozen parameters out on both sides")
     return {str(name): value for name, value in gradients.items()}
-
-
-def _sums(name: str, first: Any, second: Any) -> Sums:
-    """In blocks, so that the float64 copies stay small. What is not finite on either side is counted and left out."""
-    a, b = numeric(first, f"g1 {name}"), numeric(second, f"g2 {name}")
-    if a.shape != b.shape:
-        raise CheckInputError(f"{name}: shape {a.shape} in g1 and {b.shape} in g2")
-    total = Sums(0.0, 0.0, 0.0, 0.0, 0, 0)
-    for x, y in zip(_blocks(a), _blocks(b), strict=True):
-        finite = np.isfinite(x) & np.isfinite(y)
-        lost = x.size - int(np.count_nonzero(finite))
-        if lost:
-            x, y = x[finite], y[finite]
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float64 the sums are infinite, and `ratio` says None
-            delta = y - x
-            total += Sums(float(x @ x), float(y @ y), float(x @ y), float(delta @ delta), x.size + lost, lost)
-    return total
-
-
-def _blocks(array: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    flat = array.reshape(-1)
-    for begin in range(0, flat.size, _BLOCK):
-        yield flat[begin : begin + _BLOCK].astype(np.float64)
 
 
 def _numbers(total: Sums, factor: float | None) -> dict[str, Number]:
@@ -201,6 +143,15 @@ def _failures(numbers: dict[str, Number], min_cosine: float, max_norm_difference
             f"{100 * max_norm_difference:g} % is expected"
         )
     return found
+
+
+def _warnings(numbers: dict[str, Number]) -> Iterator[str]:
+    difference = numbers["vector_difference"]
+    if difference is not None and difference > FLOAT32_DIFFERENCE:
+        yield (
+            f"|g2 - g1| is {100 * difference:.2g} % of |g1|; in float32 it is below {100 * FLOAT32_DIFFERENCE:g} %, and one "
+            "missing micro-batch of many would be as small: repeat the check in float32"
+        )
 
 
 def _hints(
