@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tocsin.checks.rounding import bfloat16, float16
-from tocsin.checks.values import CheckInputError, numeric
+from tocsin.checks.values import CheckInputError, blocks, numeric
 
 AsType = Literal["float32", "bfloat16", "float16"]
 AS_TYPES: Final = ("float32", "bfloat16", "float16")
-_BLOCK: Final = 1 << 20
 _DIGEST: Final = re.compile(r"([fib]):(scalar|\d+(?:x\d+)*):([0-9a-f]{32})")
 
 
@@ -47,7 +46,7 @@ def digest(array: NDArray[Any], as_type: AsType | None = None) -> str:
     array = rounded(array, as_type)
     kind = kind_of(array)
     wide = kind == "f" and not _fits_float32(array)
-    for block in _blocks(array):
+    for block in blocks(array):
         hashed.update(_canonical(block, kind, wide).data)
     return f"{kind}:{shape_text(array.shape)}:{hashed.hexdigest()}"
 
@@ -82,17 +81,11 @@ def parsed(text: Any, name: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _blocks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    flat = array.reshape(-1)
-    for begin in range(0, flat.size, _BLOCK):
-        yield flat[begin : begin + _BLOCK]
-
-
 def _fits_float32(array: NDArray[Any]) -> bool:
     if array.dtype.itemsize <= 4:
         return True
     with np.errstate(over="ignore"):
-        return all(bool(np.array_equal(block.astype(np.float32), block, equal_nan=True)) for block in _blocks(array))
+        return all(bool(np.array_equal(block.astype(np.float32), block, equal_nan=True)) for block in blocks(array))
 
 
 def _canonical(block: NDArray[Any], kind: str, wide: bool) -> NDArray[Any]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tocsin.checks.values import CheckInputError, numeric
-
-_BLOCK: Final = 1 << 20
+from tocsin.checks.values import CheckInputError, blocks, numeric
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,8 @@ def compare(name: str, first: Any, second: Any) -> Sums:
     if a.shape != b.shape:
         raise CheckInputError(f"{name}: shape {a.shape} in g1 and {b.shape} in g2")
     total = NOTHING
-    for x, y in zip(_blocks(a), _blocks(b), strict=True):
+    for x, y in zip(blocks(a), blocks(b), strict=True):
+        x, y = x.astype(np.float64), y.astype(np.float64)
         finite = np.isfinite(x) & np.isfinite(y)
         lost = x.size - int(np.count_nonzero(finite))
         if lost:
@@ -73,9 +70,3 @@ def compare(name: str, first: Any, second: Any) -> Sums:
             delta = y - x
             total += Sums(float(x @ x), float(y @ y), float(x @ y), float(delta @ delta), x.size + lost, lost)
     return total
-
-
-def _blocks(array: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    flat = array.reshape(-1)
-    for begin in range(0, flat.size, _BLOCK):
-        yield flat[begin : begin + _BLOCK].astype(np.float64)

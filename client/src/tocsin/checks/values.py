@@ -6,6 +6,7 @@ precision. torch is never imported here: a tensor is known by its methods, so th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+BLOCK: Final = 1 << 20
+"""Elements that are widened at a time, so that the copies of a large tensor stay small."""
 
 _NUMERIC: Final = frozenset("fiub")
 _EXOTIC: Final = ("bfloat16", "float8_", "float6_", "float4_")
@@ -84,3 +88,10 @@ def mask_of(values: Any, shape: tuple[int, ...], what: str = "mask") -> Bools:
         raise CheckInputError(f"{what}: holds NaN")
     flags: Bools = mask != 0
     return flags
+
+
+def blocks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The elements of an array in order, BLOCK at a time."""
+    flat = array.reshape(-1)
+    for begin in range(0, flat.size, BLOCK):
+        yield flat[begin : begin + BLOCK]

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from tocsin.checks.digests import AsType, check_type, digest, kind_of, parsed, rounded, shape_text
 from tocsin.checks.report import Hint, Report, Table, listed, shown
-from tocsin.checks.values import CheckInputError, numeric
+from tocsin.checks.values import CheckInputError, blocks, numeric
 
 Rename = Mapping[str, str] | Callable[[str], str]
-_BLOCK: Final = 1 << 20
 _CANDIDATES: Final = 200
 """Names tried when a common prefix is looked for."""
 
@@ -159,9 +158,7 @@ def _digest_of(name: str, values: Any, as_type: AsType | None) -> str:
 def _distance(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float | None]:
     """max |a - b| and |a - b| / |a|, in blocks; NaN equals NaN, and only one side finite is infinitely far."""
     worst, squares, own = 0.0, 0.0, 0.0
-    x_all, y_all = a.reshape(-1), b.reshape(-1)
-    for begin in range(0, x_all.size, _BLOCK):
-        x, y = x_all[begin : begin + _BLOCK], y_all[begin : begin + _BLOCK]
+    for x, y in zip(blocks(a), blocks(b), strict=True):
         differ = (x != y) & ~((x != x) & (y != y))  # NaN is what is not itself
         x, y = x.astype(np.float64), y.astype(np.float64)
         finite = np.isfinite(x) & np.isfinite(y)
