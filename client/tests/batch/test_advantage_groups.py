@@ -199,9 +199,10 @@ def test_every_group_baseline_gives_dead_groups_nothing(advantage: str) -> None:
 def test_responses_without_a_token_have_no_say() -> None:
     fields: dict[str, Any] = {"advantages": np.array([7.0, 0.0]), "rewards": [1.0, 1.0], "prompts": ["p", "p"]}
     assert number(measured(**fields, mask=np.array([[0, 0], [1, 0]])), "advantage_zero_group_max") == 0.0
-    empty = measured(**fields, mask=np.zeros((2, 2)))
-    assert empty.metrics["advantage_zero_group_max"] is None
-    assert empty.metrics["advantage_bound_excess"] is None
+    for nothing in ({"mask": np.zeros((2, 2))}, {"old_logprobs": np.zeros((2, 0))}, {"lengths": [0, 0], "old_logprobs": []}):
+        empty = measured(**fields, **nothing)
+        assert empty.metrics["advantage_zero_group_max"] is None
+        assert empty.metrics["advantage_bound_excess"] is None
 
 
 def test_nan_is_an_answer() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tocsin.batch.arrays import Array
-from tocsin.batch.checked import Checked, Vector
+from tocsin.batch.checked import Checked, Tokens, Vector
 from tocsin.batch.contract import Found, OnHost
 from tocsin.batch.groups import group_table
 from tocsin.batch.inputs import Settings
@@ -54,18 +54,22 @@ def advantage_groups(checked: Checked, settings: Settings) -> Found:
 def _largest_per_row(checked: Checked, name: str) -> Array:
     """[B], on the device: largest |advantage| of each response, -inf for one without a token."""
     tokens, ops = checked.tokens, checked.ops
-    if name in tokens.per_row and tokens.mask is None:
-        largest = abs(ops.floats(tokens.per_row[name]))
-        if tokens.lengths is None:
-            return largest
-        return ops.where(ops.array([length > 0 for length in tokens.lengths]), largest, -math.inf)
-    alone = dataclasses.replace(
-        tokens,
-        arrays={key: array for key, array in tokens.arrays.items() if key == name},
-        per_row={key: array for key, array in tokens.per_row.items() if key == name},
-    )
+    if name in tokens.per_row:
+        largest, counts = abs(ops.floats(tokens.per_row[name])), _token_counts(tokens)
+        return largest if counts is None else ops.where(counts > 0, largest, -math.inf)
+    alone = dataclasses.replace(tokens, arrays={name: tokens.arrays[name]}, per_row={})
     parts = [ops.segment_max(abs(block[name]), block.counts) for block in alone.blocks()]
     return ops.join(parts) if parts else ops.array([])
+
+
+def _token_counts(tokens: Tokens) -> Array | None:
+    """[B]: how many tokens of each response are under the mask; None if each has some, there being no mask."""
+    ops = tokens.ops
+    counts = None if tokens.lengths is None else ops.array(list(tokens.lengths))
+    if tokens.mask is None:
+        padded = next(iter(tokens.arrays.values()), None)
+        return ops.full(tokens.rows, 0) if counts is None and padded is not None and padded.shape[1] == 0 else counts
+    return ops.count_rows(tokens.mask) if counts is None else ops.count_segments(tokens.mask, counts)
 
 
 def _bound(found: Found, checked: Checked, settings: Settings, largest: Array, given: Any) -> None:
