@@ -18,6 +18,8 @@ _EVAL: Final = re.compile(r"(train/)?(eval|val|validation|test)[-_/]")
 _PLAIN_TRAIN: Final = frozenset({"slime", "prime_rl"})
 """Frameworks in which `train/` is part of the key and no prefix of a tracker."""
 _HF: Final = frozenset({"trl", "unsloth", "ms_swift"})
+_SECOND: Final = ("val-aux/", "val-aux_")
+"""verl's further variables of a data set: where the main one (`val-core/`) has the value, they do not take its place."""
 _EXTREMA: Final = ("_max", "_min", "/max", "/min")
 
 EXCLUDED: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
@@ -227,7 +229,8 @@ def _match(key: str, patterns: list[_Pattern]) -> list[Target]:
         match = pattern.regex.search(key)
         if match and not (pattern.excluded and pattern.excluded.fullmatch(key)):
             label = _label_value(pattern.labels, match)
-            targets[pattern.metric] = Target(pattern.metric, label, pattern.provenance, pattern.rank, pattern.convert)
+            rank = pattern.rank + key.startswith(_SECOND)
+            targets[pattern.metric] = Target(pattern.metric, label, pattern.provenance, rank, pattern.convert)
     return list(targets.values())
 
 

@@ -113,6 +113,12 @@ def _slime_zero_variance(row: Row) -> float | None:
     return (counted + dropped) / (kept + dropped)
 
 
+def _verl_zero_variance(row: Row) -> float | None:
+    """verl logs the number of groups that its filter dropped; the share is of those and the ones kept."""
+    dropped, kept = row.value("training/filter_groups/evicted_samples"), row.setting("prompts_per_step", "train_batch_size")
+    return None if dropped is None or kept is None else _ratio(dropped, dropped + kept)
+
+
 def _nemo_zero_variance(row: Row) -> float | None:
     wrong, right = row.value("baseline_reward/pct_0"), row.value("baseline_reward/pct_1")
     return None if wrong is None or right is None else (wrong + right) / 100.0
@@ -186,6 +192,7 @@ FROM_ROW: Final[Mapping[tuple[str, str], FromRow]] = {
     ("ppo_clip_ratio", "nemo_rl"): _clip_gap,
     ("rollout_kl_k1", "areal"): _behave_or_direct,
     ("correct_ratio", "areal"): _areal_correct,
+    ("zero_variance_group_ratio", "verl"): _verl_zero_variance,
     ("zero_variance_group_ratio", "slime"): _slime_zero_variance,
     ("zero_variance_group_ratio", "nemo_rl"): _nemo_zero_variance,
     ("zero_variance_group_ratio", "prime_rl"): _prime_zero_variance,

@@ -43,8 +43,9 @@ def test_every_transform_of_the_table_has_its_function_and_no_other() -> None:
         for framework, spec in entry.items()
         if isinstance(spec, Mapping) and ("transform" in spec or spec.get("class") == "convert")
     }
-    # slime's drop counts are one metric in several keys: a sum without a transform in the table.
-    assert {*SCALARS, *FROM_ROW} - written == {("filtered_groups", "slime")}
+    # slime's drop counts are one metric in several keys: a sum without a transform in the table. verl's count of dropped groups
+    # stands under a ratio there, as a proxy; a count is no ratio.
+    assert {*SCALARS, *FROM_ROW} - written == {("filtered_groups", "slime"), ("zero_variance_group_ratio", "verl")}
     assert written <= {*SCALARS, *FROM_ROW}
     assert not SCALARS.keys() & FROM_ROW.keys()
 
@@ -218,6 +219,16 @@ def test_flat_exports() -> None:
     }
 
 
+def test_verls_main_variable_before_the_others() -> None:
+    for order in (
+        ("val-core/x/acc/best@4/mean", "val-aux/x/reward/best@4/mean"),
+        ("val-aux/x/r", "val-core/x/acc/best@4/mean"),
+    ):
+        found = series("verl", {key: (0.5 if "core" in key else 0.9) for key in order})
+        assert found['eval_pass_at_k{dataset="x@4"}'] == (0.5, PROXY)
+    assert series("verl", {"val-aux/x/reward/best@4/mean": 0.9})['eval_pass_at_k{dataset="x@4"}'] == (0.9, PROXY)
+
+
 def test_unsloth_inherits_the_entries_of_trl_that_it_has_none_of() -> None:
     assert series("unsloth", {"entropy": 0.3, "eval_reward": 0.5, "clip_ratio/high_mean": 0.1}) == {
         "policy_entropy": (0.3, EXACT),
@@ -304,6 +315,7 @@ def test_slime_evaluations() -> None:
             "zero_variance_group_ratio",
             8 / 20,
         ),
+        ("verl", {"training/filter_groups/evicted_samples": 8}, {"train_batch_size": 24}, "zero_variance_group_ratio", 0.25),
         ("slime", {"rollout/response_len/mean": 9.0}, {"prompts_per_step": 16}, "zero_variance_group_ratio", 0.0),
         ("nemo_rl", {"baseline_reward/pct_0": 20, "baseline_reward/pct_1": 30}, {}, "zero_variance_group_ratio", 0.5),
         ("nemo_rl", {"baseline_reward/pct_0": 20}, {}, "group_all_wrong_ratio", 0.2),

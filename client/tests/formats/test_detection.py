@@ -45,6 +45,22 @@ def test_another_frameworks_workers_are_no_sign_of_verl(tmp_path: Path, text: st
         detect(path)
 
 
+def test_a_finished_log_of_ms_swift_is_no_trainer_state(tmp_path: Path) -> None:
+    """Its last line holds the whole history once more."""
+    path = tmp_path / "logging.jsonl"
+    path.write_text(
+        '{"loss": 1.0, "global_step/max_steps": "1/1"}\n{"global_step": 1, "log_history": [{"loss": 1.0, "step": 1}]}\n'
+    )
+    assert detect(path) == "flat-jsonl"
+
+
+@pytest.mark.parametrize("key", ["step", "system/step"])
+def test_a_state_in_one_line_is_no_log_of_lines(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(f'{{"step": 1, "seconds": 2.5, "log_history": [{{"loss": 1.0, "{key}": 1}}]}}')
+    assert detect(path) == {"step": "trainer-state", "system/step": "roll-state"}[key]
+
+
 def test_every_format_has_an_example() -> None:
     assert set(BEGINNINGS) == {name for name, format in FORMATS.items() if format.read is None}  # TensorBoard: test_tensorboard
 

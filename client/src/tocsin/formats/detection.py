@@ -59,10 +59,11 @@ def recognise(beginning: bytes) -> str | None:
     if begins_like_one(beginning):
         return "tensorboard"
     stripped = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if stripped.startswith(b"{") and _HISTORY.search(beginning):
-        return "roll-state" if _ROLL_HISTORY.search(beginning) else "trainer-state"
     rows = beginning.splitlines()
     first = next((row for row in rows if row.strip()), b"")
+    # A log of lines may hold a history too, as ms-swift's does at its end; a state has it in its one object.
+    if stripped.startswith(b"{") and _HISTORY.search(beginning) and (_HISTORY.search(first) or _line_format(first) is None):
+        return "roll-state" if _ROLL_HISTORY.search(beginning) else "trainer-state"
     if csv_table.is_header(first):
         return "csv"
     for row in rows:
