@@ -1,4 +1,7 @@
-"""Conformance vectors: behaviour of public alerting engines, restated, and values of verl's. They lie beside the repository, never in it."""
+"""Conformance vectors: behaviour of public alerting engines, restated, and values computed with verl.
+
+They lie beside the repository, never in it.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+import numpy as np
+
 from tocsin.batch.arrays import Array, Ops
 from tocsin.batch.checked import Checked, check
 from tocsin.batch.contract import Found, Scalar
@@ -44,6 +46,7 @@ class Weights(NamedTuple):
     """After it: what multiplies the loss."""
 
 
+@np.errstate(all="ignore")
 def importance_weights(
     old_logprobs: Any,
     rollout_logprobs: Any,

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+import numpy as np
+
 from tocsin.batch.arrays import Array, Ops
 from tocsin.batch.contract import Found, Scalar
 from tocsin.batch.importance import usable
@@ -111,6 +113,7 @@ def kept_tokens(block: TokenBlock, rules: list[Rule], statistics: list[Array]) -
     return kept
 
 
+@np.errstate(all="ignore")
 def rejection_mask(
     old_logprobs: Any, rollout_logprobs: Any, mask: Any = None, *, lengths: Any = None, rejection: Mapping[str, Bounds]
 ) -> Any:
