@@ -1,0 +1,1 @@
+"""Sample logs of every framework, read as the collector would get them."""
