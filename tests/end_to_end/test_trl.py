@@ -1,0 +1,161 @@
+"""A real GRPO training with the callback and nothing else of Tocsin: through Kafka and the collector to an alert, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import trl_run
+from tests.kit.collector_process import CollectorProcess
+from tests.kit.kafka import Broker
+from tests.kit.services import until
+from tocsin import control, wire
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "tocsin.records"
+
+
+class Job:
+    """A training in a process of its own; it knows where Kafka is from its environment, as a job does."""
+
+    def __init__(self, folder: Path, broker: Broker, **arguments: Any) -> None:
+        folder.mkdir()
+        self._log = folder / "log"
+        self._folder = folder
+        where = {"TOCSIN_KAFKA": broker.bootstrap, "TOCSIN_SPOOL": str(folder / "spool")}
+        with self._log.open("wb") as stream:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.kit.trl_run", json.dumps({"folder": str(folder), **arguments})],
+                cwd=ROOT,
+                env={**os.environ, **trl_run.ENVIRONMENT, **where},
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait(self, seconds: float = 240.0) -> int:
+        """The step at which it ended, of its own."""
+        status = self._process.wait(timeout=seconds)
+        text = self._log.read_text(encoding="utf-8", errors="replace")
+        assert status == 0, text[-3000:]
+        return int(json.loads(text.strip().splitlines()[-1])["step"])
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def checkpoints(self) -> list[str]:
+        return sorted(path.parent.name for path in self._folder.glob("checkpoint-*/trainer_state.json"))
+
+    def close(self) -> None:
+        if self.running:
+            self._process.kill()
+            self._process.wait(timeout=30)
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[Job]]:
+    started: list[Job] = []
+    yield started
+    for job in started:
+        job.close()
+
+
+def records_of(broker: Broker) -> list[wire.Record]:
+    """Everything on the topic, decoded."""
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(TOPIC, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000)
+    try:
+        return [wire.decode(message.value).record for message in consumer]
+    finally:
+        consumer.close()
+
+
+def ask_to_stop(broker: Broker, run: str, event: dict[str, Any]) -> None:
+    """What a delivery of a stop rule publishes."""
+    from kafka import KafkaProducer
+
+    now = time.time()
+    request = control.StopRequest(
+        run=run,
+        id="stop-1",
+        rule=event["alert"],
+        step=event["step"],
+        reason="the engines disagree",
+        action="checkpoint_and_stop",
+        requested_at=now,
+        expires_at=now + 600,
+    )
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
+    try:
+        producer.send(control.TOPIC, control.encode(request), key=run.encode()).get(timeout=30)
+    finally:
+        producer.close(timeout=10)
+
+
+def events(collector: CollectorProcess, run: str) -> list[dict[str, Any]]:
+    return [event for event in collector.get("/api/v1/alerts?limit=1000")["history"] if event["run"] == run]
+
+
+def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_when_asked(
+    private_broker: Broker, tmp_path: Path, jobs: list[Job]
+) -> None:
+    """In a broker of its own, with the topics that `tocsin kafka init` makes: the control topic has one name per broker."""
+    command = [str(Path(sys.executable).with_name("tocsin")), "kafka", "init", "--bootstrap", private_broker.bootstrap]
+    subprocess.run([*command, "--partitions", "2"], check=True, capture_output=True, timeout=60)
+    collector = CollectorProcess(tmp_path / "collector", private_broker.bootstrap, TOPIC)
+    try:
+        collector.start()
+        jobs.append(Job(tmp_path / "healthy", private_broker, run="healthy", steps=12, on_stop="checkpoint_and_stop"))
+        sick = {"run": "sick", "noise_from": 6, "steps": 3000, "on_stop": "checkpoint_and_stop"}
+        jobs.append(Job(tmp_path / "sick", private_broker, **sick))
+        healthy, perturbed = jobs
+        assert healthy.wait() == 12
+
+        def fired() -> dict[str, Any] | None:
+            assert perturbed.running, "the training ended before anybody stopped it"
+            found = [event for event in events(collector, "sick") if event["alert"] == "LogprobGapStop"]
+            return next((event for event in found if event["state"] == "firing"), None)
+
+        alert = until(fired, "LogprobGapStop fires for the perturbed run", 120, pause=0.2)
+        # The mean of three records is above the line, twice in a row: not before the second perturbed one.
+        assert 8 <= alert["step"] <= 10
+        ask_to_stop(private_broker, "sick", alert)
+        stopped_at = perturbed.wait()
+        assert alert["step"] < stopped_at < 3000
+        assert perturbed.checkpoints() == [f"checkpoint-{stopped_at}"]
+
+        def ended() -> bool:
+            runs = {run["run"]: run for run in collector.get("/api/v1/runs")["runs"]}
+            return all(runs[name]["state"] in ("finished", "stopped") for name in ("healthy", "sick"))
+
+        until(ended, "the collector has read both ends", 60, pause=0.2)
+        assert not [event for event in events(collector, "healthy") if event["severity"] in ("page", "stop")]
+        assert collector.stop() == 0
+    finally:
+        collector.close()
+
+    records = records_of(private_broker)
+    steps = [record for record in records if isinstance(record, wire.StepRecord) and record.run == "sick"]
+    assert [record.step for record in steps] == list(range(1, stopped_at + 1)), "one record per optimiser step, none lost"
+    acknowledged = [record.step for record in steps if record.stop_ack == "stop-1"]
+    assert acknowledged == [stopped_at], "acknowledged with the record of the step at which it stops"
+    (end,) = [record for record in records if isinstance(record, wire.EndRecord) and record.run == "sick"]
+    assert (end.status, end.step, end.stop_ack) == ("stopped", stopped_at, "stop-1")
+    assert "LogprobGapStop" in end.reason
+    gaps = {record.step: record.metrics["rollout_logprob_abs_diff_mean"] for record in steps}
+    assert (
+        max(gap for step, gap in gaps.items() if step <= 6) < 1e-4 < 0.02 < min(gap for step, gap in gaps.items() if step > 6)
+    )
+    (last,) = [record for record in records if isinstance(record, wire.EndRecord) and record.run == "healthy"]
+    assert (last.status, last.step) == ("finished", 12)
