@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tocsin.batch.arrays import ops_of
 from tocsin.batch.checked import Checked, Vector
 from tocsin.batch.contract import Found
 from tocsin.batch.inputs import Settings
@@ -71,7 +72,7 @@ def retrieval(checked: Checked, settings: Settings) -> Found:
     No response or no prompt: None. NaN makes the accuracy NaN. -inf is a score as any other. Nothing is masked.
     Source: the mutual-information test for template collapse; entropy alone calls diverse templates healthy.
     """
-    ops = checked.ops
+    ops = ops_of([checked.batch.retrieval_scores])  # where the scores lie; the token arrays may be elsewhere, or none
     scores = ops.floats(ops.array(checked.batch.retrieval_scores))
     if len(scores.shape) != 2:
         return Found(skipped={"retrieval": f"retrieval_scores has shape {list(scores.shape)}, expected [N, P]"})
