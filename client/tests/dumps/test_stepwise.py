@@ -286,7 +286,7 @@ def nemo(following: Following, folder: str, step: int, seed: int = 0) -> None:
     following.touch(dumps.write(path, dumps.nemo_rows(dumps.make(step, seed=seed))))
 
 
-def test_nemo_each_start_of_the_trainer_is_an_attempt(tmp_path: Path) -> None:
+def test_nemo_a_start_of_the_trainer_that_goes_back_is_an_attempt(tmp_path: Path) -> None:
     following = Following(tmp_path / "logs", tmp_path / "state", "nemo-samples")
     for step in (1, 2, 3):
         nemo(following, "exp_001", step)
@@ -296,11 +296,14 @@ def test_nemo_each_start_of_the_trainer_is_an_attempt(tmp_path: Path) -> None:
         nemo(following, "exp_002", step, seed=1)
     following.start()
     assert following.looks() == ["1:4", "run 2", "2:3", "2:4"]
-    nemo(following, "exp_010", 9, seed=2)
-    assert following.looks() == ["run 3", "3:9"]
-    nemo(following, "exp_010", 10, seed=2)
+    nemo(following, "exp_010", 5, seed=2)  # went on where it stopped
+    assert following.looks() == ["2:5"]
+    nemo(following, "exp_010", 6, seed=2)
     shutil.rmtree(following.path / "exp_001")
-    assert following.looks() == ["3:10"]
+    assert following.looks() == ["2:6"]
+    nemo(following, "exp_011", 6, seed=3)
+    following.start()
+    assert following.looks() == ["run 3", "3:6"]
 
 
 def test_nemo_one_attempts_folder_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 - A step is complete when a row of another step comes, or when nothing has come for a grace time.
 - The place that is kept is where the step that is being collected begins: what follows is read again after a restart.
+- Records are dated with the time at which the file was last written.
 - A row of the step that was sent last is late: it is counted and left out. The same sample again, a step that goes back
   further, a file that was begun anew, or shards of another run are a new attempt.
 """
@@ -216,7 +217,10 @@ class Appended:
         self._closed = (step, collection.keys)
         self._close_step()
         self._opened_at = self._at
-        records, told = step_records(collection, step, None, self._log, self._dump, self._options)
+        # Rows have no time. The file's last change is never later than the framework's own log of a later step, by which the
+        # collector tells a straggler from a restart.
+        time = os.fstat(self._file.fileno()).st_mtime if self._file is not None else None
+        records, told = step_records(collection, step, time, self._log, self._dump, self._options)
         out += records
         notes += told
 

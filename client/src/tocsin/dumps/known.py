@@ -19,6 +19,7 @@ from tocsin.dumps.stepwise import Stepwise
 from tocsin.dumps.trl_completions import TRL
 from tocsin.dumps.verl import VERL
 from tocsin.formats import UnknownFormat
+from tocsin.formats.event_paths import holds_events
 from tocsin.ship.source import Reading, Source
 
 LOOKED_AT: Final = 20
@@ -63,7 +64,8 @@ def follow_dump(path: Path, name: str, reading: Reading) -> Source:
 def recognise_dump(path: Path) -> str | None:
     """The name of the dump in a folder, or in a file of ms-swift's; None when it is none (yet).
 
-    Told from names and, where names are no proof (`12.jsonl`), from a row. Raises OSError.
+    Told from names and, where names are no proof (`12.jsonl`), from a row. Raises OSError, and UnknownFormat for a folder that
+    holds event files as well: one command ships one of them.
     """
     if not path.is_dir():
         return MS_SWIFT.name if path.name == layout.COMPLETIONS and _reads(MS_SWIFT, path) else None
@@ -77,6 +79,11 @@ def recognise_dump(path: Path) -> str | None:
     for dump, find in looks:
         found = find(path)
         if found and (dump is TRL or any(_reads(dump, file) for file in (found[0], found[-1]))):
+            if holds_events(path):
+                raise UnknownFormat(
+                    f"{path} holds event files and a dump of samples: ship each with a command of its own and the same --run, "
+                    f"one with --format tensorboard, one with --format {dump.name}"
+                )
             return dump.name
     return None
 

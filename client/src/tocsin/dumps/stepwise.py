@@ -4,7 +4,8 @@
   A file that stays torn (its trainer died) is taken after a longer one.
 - Each step is taken once. A step file that changes after it was taken means that the trainer went back and writes anew: a
   new attempt. One that only grew had not been complete: it is sent again, whole.
-- A new attempt folder (`exp_<NNN>`) is a new attempt; the old one is read to its end first.
+- A start of the trainer that makes a folder of its own (`exp_<NNN>`) is a new attempt if it repeats a step or goes back, as it
+  is in the event files beside the dump; the old folder is read to its end first.
 - Records are dated with the time at which the step's file was last written.
 - Steps come at least once; read again, a step gives the same record.
 """
@@ -200,13 +201,12 @@ class Stepwise:
         return checksum, torn
 
     def _enter(self, unit: Unit) -> bool:
-        """Open a new attempt where this step begins one. Whether it is the last step again, with more behind it."""
+        """Open a new attempt where this step begins one: a trainer that goes on exactly where it stopped does not. Whether it
+        is the last step again, with more behind it."""
         assert self._log is not None
         position, self._position = self._position, unit.step
         if unit.folder != self._folder:
-            self._log.cut = self._log.opened
             self._folder, self._done, self._newest_ns, self._forgotten = unit.folder, {}, 0, -1
-            return False
         before = self._done.get(unit.step)
         if before is not None and unit.step == position and grown(unit, before):
             return True
