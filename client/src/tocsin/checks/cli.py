@@ -137,7 +137,9 @@ def run(argv: Sequence[str] | None, *, out: Callable[[str], None], err: Callable
         from tocsin.checks import commands
         from tocsin.checks.values import CheckInputError
     except ModuleNotFoundError as missing:
-        err(f"{missing.name} is not installed: pip install tocsin[batch]")
+        if missing.name != "numpy":
+            raise
+        err("numpy is not installed: pip install tocsin[batch]")
         return UNUSABLE
     try:
         return PASSED if commands.COMMANDS[given.check](given, out) else FAILED

@@ -44,12 +44,12 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file. Raises FileError; pickled objects are refused, because loading one runs its code."""
     name = ""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {}
             for name in archive.files:
                 arrays[name] = archive[name]
             return arrays
-    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
         raise FileError(path, f"key {name!r}" if name else "", f"cannot be read as .npz: {error}") from None
 
 
