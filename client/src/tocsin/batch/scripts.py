@@ -49,6 +49,7 @@ _RANGES: Final = (
 )
 """(first, one after the last, name), in order."""
 NAMES: Final = tuple(dict.fromkeys(name for _, _, name in _RANGES))
+_NO_SPACES: Final = np.array([name in ("Kana", "Han", "Thai", "Lao", "Tibetan", "Myanmar", "Khmer") for _, _, name in _RANGES])
 _STARTS: Final = np.array([start for start, _, _ in _RANGES])
 _ENDS: Final = np.array([end for _, end, _ in _RANGES])
 _INDEX: Final = np.array([NAMES.index(name) for _, _, name in _RANGES])
@@ -62,6 +63,18 @@ def code_points(text: str) -> Vector:
 def letters_by_script(points: Vector) -> Vector:
     """[len(NAMES)]: how many of these code points belong to each script."""
     beyond = points[points >= _STARTS[0]]
-    at = np.searchsorted(_STARTS, beyond, side="right") - 1
-    inside = beyond < _ENDS[at]
+    at, inside = _ranges(beyond)
     return np.bincount(_INDEX[at[inside]], minlength=len(NAMES))
+
+
+def is_spaceless(points: Vector) -> Vector:
+    """[len(points)], bool: characters of scripts that put no spaces between words."""
+    at, inside = _ranges(points)
+    spaceless: Vector = inside & _NO_SPACES[at]
+    return spaceless
+
+
+def _ranges(points: Vector) -> tuple[Vector, Vector]:
+    """For each code point the last range that begins before it, and whether it is in it."""
+    at = np.searchsorted(_STARTS, points, side="right") - 1
+    return at, (at >= 0) & (points < _ENDS[at])

@@ -8,7 +8,6 @@ second on one core, however large it is. Only the openings are those of all resp
 from __future__ import annotations
 
 import random
-import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from tocsin.batch.checked import Checked, Vector
 from tocsin.batch.contract import Found
 from tocsin.batch.inputs import Settings
+from tocsin.batch.ngrams import repeated_share
 from tocsin.batch.scripts import code_points, letters_by_script
 
 CUT: Final = 16_384
@@ -32,10 +32,6 @@ FOREIGN_LETTERS: Final = 3
 """Letters of a script that the prompt does not use; fewer may be a name or a symbol."""
 LEVEL: Final = 6
 """Of zlib, as everybody has it by default."""
-_SPACELESS: Final = re.compile(
-    # Kana, Han, Thai, Lao, Myanmar and Khmer are written without spaces between words.
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U00031fff]"
-)
 _ALLOWED_CONTROLS: Final = (9, 10, 13)  # tab, line feed, carriage return
 
 
@@ -46,7 +42,7 @@ def repetition(checked: Checked, settings: Settings) -> Found:
     Of words, that is what stands between white space, and single characters of scripts that use none. 0 = no four words twice;
     a response of n equal words has 1 - 1/(n - 3). No response of four words or more: None.
     """
-    shares = [share for text in _looked_at(checked, settings.seed) if (share := _repeated(text)) is not None]
+    shares = [share for text in _looked_at(checked, settings.seed) if (share := repeated_share(text)) is not None]
     return Found({"response_repetition_ratio": sum(shares) / len(shares) if shares else None})
 
 
@@ -125,15 +121,6 @@ def _cut(text: str) -> str:
 def _looked_at(checked: Checked, seed: int) -> list[str]:
     texts = checked.samples.responses or ()
     return [_cut(texts[at]) for at in _chosen(texts, seed)]
-
-
-def _repeated(text: str) -> float | None:
-    """The share of repeated 4-grams; None for a text without any."""
-    words = (text if text.isascii() else _SPACELESS.sub(r" \g<0> ", text)).split()
-    grams = len(words) - 3
-    if grams < 1:
-        return None
-    return 1.0 - len(set(zip(words, words[1:], words[2:], words[3:], strict=False))) / grams
 
 
 def _damaged(points: Vector) -> bool:
