@@ -23,6 +23,7 @@ LOGS = {
     "checkpoints/my_project/grpo-7b.jsonl": b'{"step": 1, "data": {"actor/lr": 0.5}}\n',
     "logs/grpo-7b.log": b"(TaskRunner pid=1) step:1 - actor/lr:0.5\n",
     "output/v0-20260101/logging.jsonl": b'{"loss": 0.5, "global_step/max_steps": "1/9"}\n',
+    "runs/grpo-7b/console.log": b"(PPOTrainer pid=1) Global step 1: {'policy_loss': 0.5}\n",
     "exports/wandb-grpo-7b.csv": b"_step,train/loss,train/reward\n1,0.5,0.5\n",
     "old/run-17.log.gz": gzip.compress(CONSOLE.encode()),
     "kafka.json": b"{}",
@@ -30,7 +31,7 @@ LOGS = {
 
 
 def test_the_page_has_a_command_for_each_way() -> None:
-    assert len(COMMANDS) == 8
+    assert len(COMMANDS) == 9
     assert all(f"`{name}`" in PAGE.read_text(encoding="utf-8") for name in FORMATS)
 
 
