@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.kit import dumps
+from tocsin.batch import Batch, summarize
 from tocsin.dumps import DUMPS, Dump, Options
 from tocsin.dumps.collect import Collection
 from tocsin.dumps.measure import Measured, measured
@@ -282,3 +284,31 @@ def test_bad_rows_say_what_is_wrong(name: str, row: dict[str, Any], why: str) ->
 def test_a_configuration_that_means_nothing_is_refused(config: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Options.from_config(config)
+
+
+def test_of_kept_groups_nothing_is_told_that_needs_all_of_them() -> None:
+    """Whatever `summarize` computes from rewards, groups or verdicts is left out, except lengths by correctness: a new measure
+    of these inputs must be put into BEFORE_FILTERING, or be one of the two below that kept groups can tell."""
+    rows = dumps.nemo_rows(MADE)
+    whole = told("nemo-samples", rows)
+    kept = told("nemo-samples", [{**row, "filtered_rewards": row["rewards"]} for row in rows])
+    collection = collected(DUMPS["nemo-samples"], rows, Options())
+    samples = collection.samples(DUMPS["nemo-samples"], Options())
+    lengths = np.array([sample.length for sample in samples])
+    responses = [sample.response for sample in samples]
+    packed = {name: np.frombuffer(collection.packed.get(name) or b"", np.float32) for name in ("old", "rollout", "advantages")}
+    without = summarize(
+        Batch(
+            lengths=np.frombuffer(collection.packed.lengths, np.int64),
+            old_logprobs=packed["old"],
+            rollout_logprobs=packed["rollout"],
+            advantages=packed["advantages"],
+            response_lengths=lengths,
+            responses=responses,
+        )
+    )
+    needs_rewards = whole.metrics.keys() - without.metrics.keys() - {"aborted_ratio"}
+    still_told = {"response_length_correct_mean", "response_length_incorrect_mean"}
+    by_prompt = {"response_edit_distance_median", "group_size", "response_garbled_ratio"}
+    assert needs_rewards & kept.metrics.keys() <= still_told | by_prompt
+    assert still_told <= kept.metrics.keys()
