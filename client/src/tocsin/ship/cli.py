@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from typing import Any, Final
 from tocsin.dumps import DUMPS
 from tocsin.formats import FORMATS, run_id
 from tocsin.ship.bookmarks import Bookmarks, beside
+from tocsin.ship.endpoint import Choice, Endpoint
+from tocsin.ship.fetch import Address, address, is_address
 from tocsin.ship.follow import AUTO, Follower
 from tocsin.ship.shipper import Additions, Log, Shipper
 from tocsin.ship.source import Reading
@@ -37,6 +40,10 @@ examples:
       tocsin-ship checkpoints/my_project/grpo-7b.jsonl --kafka broker:9092 --label team=reasoning --config group_size=16
   The output folder of a Trainer: the newest checkpoint's trainer_state.json, as checkpoints appear:
       tocsin-ship output/ --run grpo-7b
+  OpenRLHF, slime, NeMo RL, AReaL, verl or TRL with TensorBoard switched on: the folder of event files:
+      tocsin-ship logs/exp_001/tensorboard --run grpo-7b
+  The metrics endpoint of a running trainer (prime-rl's metrics_server, RL-Insight for verl):
+      tocsin-ship http://127.0.0.1:8000/metrics --run grpo-7b
   A finished log, once:
       tocsin-ship old-run.log.gz --once
 
@@ -59,10 +66,25 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG.format(formats=formats),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a log, plain or gzip, or a Trainer's output folder")
+    made.add_argument(
+        "paths",
+        nargs="+",
+        type=_target,
+        metavar="PATH",
+        help="a log, plain or gzip, a trainer's output folder, a folder of event files, or a metrics endpoint http://host:port/metrics",
+    )
     made.add_argument("--format", default=AUTO, choices=[AUTO, *FORMATS, *DUMPS], help="told from the content by default")
     made.add_argument("--run", metavar="ID", help="id of the run, for a single PATH (default: the file's or folder's name)")
     made.add_argument("--names", metavar="NAMES", help="whose metric names these are: trl, unsloth, verl, canonical ...")
+    made.add_argument("--step-metric", metavar="NAME", help="of an endpoint: the metric that is the step (told from the names)")
+    made.add_argument(
+        "--match",
+        metavar="K=V",
+        type=_one_label,
+        action="append",
+        default=[],
+        help="of an endpoint: a label that series must have",
+    )
     where = made.add_mutually_exclusive_group()
     where.add_argument("--kafka", metavar="HOSTS", help="bootstrap servers, host:port[,host:port]")
     where.add_argument("--spool", metavar="DIR", type=Path, help="a spool folder that a collector reads")
@@ -112,6 +134,8 @@ def _run(
     """`fallback` is where the Kafka transport puts what it cannot deliver; it need not outlive us, the log holds the same."""
     if given.run is not None and len(given.paths) > 1:
         command.error("--run names one run: give one PATH, or leave it out and the files' names are taken")
+    if given.run is None and any(isinstance(target, Address) for target in given.paths):
+        command.error("an endpoint does not name its run: say --run ID")
     try:
         additions = Additions(dict(map(_pair, given.label)), {k: _value(v) for k, v in map(_pair, given.config)})
         url = destination(given, environ)
@@ -164,21 +188,28 @@ def open_logs(
     """The logs of the command line, each with its bookmarks."""
     shared = Bookmarks(given.state) if given.state else None
     logs = []
-    for path in given.paths:
+    for target in given.paths:
+        # An endpoint has no folder: its place is kept where the command runs, under the run's name.
+        path = target if isinstance(target, Path) else Path(re.sub(r"[^\w.-]", "_", given.run))
         bookmarks = shared or Bookmarks(beside(path.absolute()))
         if bookmarks.problem:
             say(bookmarks.problem)
+        key = str(path.absolute()) if shared else path.absolute().name
         reading = Reading(
             to=url,
             run=given.run or run_id(path),
             bookmarks=bookmarks,
-            key=str(path.absolute()) if shared else path.absolute().name,
+            key=key if isinstance(target, Path) else target.name,
             clock=clock,
             names=given.names,
             config=config,
             from_end=given.from_end,
         )
-        logs.append(Log(Follower(path, given.format, reading), reading))
+        if isinstance(target, Path):
+            logs.append(Log(Follower(target, given.format, reading), reading))
+        else:
+            choice = Choice(given.step_metric, dict(given.match))
+            logs.append(Log(Endpoint(target, reading, choice), reading))
     return logs
 
 
@@ -207,6 +238,22 @@ def _settings(given: argparse.Namespace, environ: Mapping[str, str]) -> dict[str
     if not isinstance(settings, dict):  # not the parser's words: they may quote a password
         raise ValueError(f"{path} is no JSON object of kafka-python settings")
     return settings
+
+
+def _target(text: str) -> Path | Address:
+    if not is_address(text):
+        return Path(text)
+    try:
+        return address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _one_label(text: str) -> tuple[str, str]:
+    try:
+        return _pair(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _pair(text: str) -> tuple[str, str]:

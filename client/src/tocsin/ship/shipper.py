@@ -15,8 +15,7 @@ import msgspec
 from tocsin import wire
 from tocsin.formats import Parsed, UnknownFormat
 from tocsin.ship.bookmarks import Bookmark
-from tocsin.ship.follow import Follower
-from tocsin.ship.source import Reading
+from tocsin.ship.source import Followed, Reading
 from tocsin.transports import Message, Transport
 from tocsin.wire import RunRecord, StepRecord
 
@@ -51,7 +50,7 @@ class Tally:
 class Log:
     """One followed log: its source, and where its bookmark goes."""
 
-    def __init__(self, follower: Follower, reading: Reading) -> None:
+    def __init__(self, follower: Followed, reading: Reading) -> None:
         self.follower = follower
         self.reading = reading
         self.waiting: Bookmark | None = None

@@ -40,6 +40,12 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
+class Followed(Source, Protocol):
+    """A log as the shipper has it: with a name for people."""
+
+    name: str
+
+
 @dataclass(frozen=True)
 class Reading:
     """How a log is to be read, and where its bookmark is kept."""
