@@ -56,6 +56,12 @@ def test_nemo(wrapped: bool) -> None:
     assert found.notes == []
 
 
+def test_nemo_bounds_of_advantages_only_when_the_configuration_says_how_they_are_made() -> None:
+    rows = dumps.nemo_rows(MADE)
+    assert "advantage_bound_excess" not in told("nemo-samples", rows).metrics
+    assert "advantage_bound_excess" in told("nemo-samples", rows, {"advantage": "group_std"}).metrics
+
+
 def test_nemo_a_masked_sample_counts_in_rewards_and_not_in_tokens() -> None:
     wild = dataclasses.replace(MADE[0], train=tuple(value - 5.0 for value in MADE[0].train), trained=False)
     found = told("nemo-samples", dumps.nemo_rows([wild, *MADE[1:]]))

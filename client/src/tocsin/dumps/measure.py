@@ -56,7 +56,9 @@ def measured(collection: Collection, step: int, dump: Dump, options: Options) ->
     kept_only = dump.kept_only if options.kept_only is None else options.kept_only
     kept_only = kept_only or any(sample.filtered for sample in samples)
     fields, lacking = _tokens(collection.packed)
-    summary = summarize(Batch(**fields, **_samples(samples)), Settings.from_config(options.config))
+    # A dump does not say how its advantages are made; bounds that hold for one way only are told when the configuration does.
+    run_settings = Settings.from_config({"advantage": "unknown", **options.config})
+    summary = summarize(Batch(**fields, **_samples(samples)), run_settings)
     metrics = {**summary.metrics, **lengths_in_characters(samples)}
     groups = summary.groups
     if samples:
