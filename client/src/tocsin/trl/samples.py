@@ -160,10 +160,12 @@ def _feed(state: Any, value: Any) -> None:
         for item in value:
             _feed(state, item)
     elif callable(pixels := getattr(value, "tobytes", None)):
+        state.update(b"p:")
         _feed(state, str(getattr(value, "size", "")))
         state.update(pixels())
     else:
-        _feed(state, type(value).__name__ if "object at 0x" in (text := repr(value)) else text)
+        state.update(b"o:")
+        _feed(state, type(value).__name__ if " object at 0x" in (text := repr(value)) else text)
 
 
 def _lengths(found: Generation) -> Vector:
