@@ -111,7 +111,7 @@ def test_a_check_that_refuses_its_input_is_status_2(logprobs: Path) -> None:
 )
 def test_a_wrong_command_line_is_status_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        cli.run(argv, out=[].append, err=[].append)
+        cli.main(argv)
     assert stop.value.code == 2
     assert "usage: tocsin-check" in capsys.readouterr().err
 
@@ -146,7 +146,7 @@ def test_masks(tmp_path: Path) -> None:
     path = line(tmp_path / "samples.jsonl", SAMPLE, wrong, SAMPLE | {"excluded": True, "loss_mask": [0] * 4})
     result = command("mask", path)
     assert result.status == 1
-    assert "mask the second: FAILED\n  fails: 1 prompt tokens in the loss: position 0\n" in result.out
+    assert "mask the second: FAILED\n  fails: 1 prompt token in the loss: position 0\n" in result.out
     assert "mask (line 1)" not in result.out
     assert result.out.endswith("2 of 3 samples passed\n")
     everything = run("mask", path, "--all")
@@ -163,8 +163,8 @@ def test_masks_of_ids(tmp_path: Path) -> None:
         "loss_mask": [0, 1, 0, 0],
     }
     path = line(tmp_path / "samples.jsonl", sample)
-    assert "end-of-turn tokens left out of the loss: position 2" in run("mask", path, "--eos", "2").out
-    assert "policy tokens left out of the loss" in run("mask", path).out
+    assert "1 end-of-turn token left out of the loss: position 2" in run("mask", path, "--eos", "2").out
+    assert "1 policy token left out of the loss" in run("mask", path).out
     steps = line(tmp_path / "steps.jsonl", SAMPLE | {"reward": [0, 1, 1, 0]})
     assert (run("mask", steps).status, run("mask", steps, "--process-rewards").status) == (1, 0)
 
@@ -258,7 +258,7 @@ def help_of(*check: str) -> str:
     """What `--help` prints."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        cli.run([*check, "--help"], out=text.write, err=text.write)
+        cli.main([*check, "--help"])
     return text.getvalue()
 
 

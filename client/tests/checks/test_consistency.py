@@ -56,7 +56,7 @@ def oracle(a: Array, c: Array, mask: Array, clip: tuple[float, float]) -> dict[s
             high += ratio > 1 + clip[1]
     n = len(gaps)
     if not n:
-        names = ("mean", "p99", "p999", "max", "k1", "k3", "k1_k3_ratio", "clipped_low_ratio", "clipped_high_ratio")
+        names = ("mean", "p99", "p999", "max", "k1", "k1_error", "k3", "k1_k3_ratio", "clipped_low_ratio", "clipped_high_ratio")
         return {"tokens": 0, "nonfinite": lost, "clipped_ratio": None, **dict.fromkeys(names)}
     mean_k1, mean_k3 = math.fsum(k1) / n, math.fsum(k3) / n
     return {
@@ -67,6 +67,7 @@ def oracle(a: Array, c: Array, mask: Array, clip: tuple[float, float]) -> dict[s
         "p999": quantile(gaps, 0.999),
         "max": max(gaps),
         "k1": mean_k1,
+        "k1_error": math.sqrt(math.fsum((value - mean_k1) ** 2 for value in k1) / n) / math.sqrt(n),
         "k3": mean_k3,
         "k1_k3_ratio": mean_k1 / mean_k3 if mean_k3 > 0 else None,
         "clipped_low_ratio": low / n,
@@ -76,7 +77,7 @@ def oracle(a: Array, c: Array, mask: Array, clip: tuple[float, float]) -> dict[s
 
 
 def agrees(found: float | None, expected: float | None, scale: float) -> bool:
-    if found is None or expected is None:
+    if found is None or expected is None:  # not computed
         return found is expected
     return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-12 * scale)
 

@@ -50,7 +50,9 @@ def is_right(read: Compared) -> bool:
         ("prev_logprobs", "generation_logprobs", "token_loss_mask"),
         ("train", "rollout", "mask"),
         ("trainer", "rollout", "loss_mask"),
-        ("logprobs", "rollout", "mask"),
+        ("old_per_token_logps", "sampling_per_token_logps", "completion_mask"),
+        ("prox_logp", "logprobs", "loss_mask"),
+        ("log_probs", "rollout_log_probs", "loss_mask"),
     ],
 )
 def test_one_file_with_both_sides(tmp_path: Path, train: str, rollout: str, mask: str) -> None:
@@ -130,6 +132,13 @@ def test_names_given_by_hand(tmp_path: Path) -> None:
     assert (read.c.tolist(), read.mask.tolist()) == ([[-1.0, -3.0]], [[True, False]])
 
 
+def test_a_name_given_by_hand_settles_whose_logprobs_they_are(tmp_path: Path) -> None:
+    path = rows(tmp_path / "x.jsonl", {"logprobs": [-1.0], "log_probs": [-2.0]})
+    assert read_two(path, None, None, Keys(rollout="log_probs")).c.tolist() == [[-2.0]]
+    with pytest.raises(FileError, match="no logprobs of the rollout"):
+        read_two(path, None, None, Keys(rollout="logprobs"))  # the trainer's too, and a file agrees with itself
+
+
 def test_null_is_a_logprob_that_is_not_there(tmp_path: Path) -> None:
     path = rows(tmp_path / "x.jsonl", {"train": [-1.0, None], "rollout": [-1.0, math.nan]})
     read = read_two(path, None, None, Keys())
@@ -162,6 +171,8 @@ GOOD = '{"train": [-1.0], "rollout": [-1.0]}\n'
             '{"train": [-1.0]}',
             r"line 1: no logprobs of the rollout: expected one of rollout, rollout_log_probs, .*; there is train",
         ),
+        ('{"logprobs": [-1.0]}', r"line 1: no logprobs of the rollout: expected one of rollout, .*; there is logprobs"),
+        ('{"logprobs": [-1.0], "log_probs": [-1.0]}', r"line 1: no logprobs of the rollout"),
         ('{"rollout": [-1.0]}', r"line 1: no logprobs of the trainer: expected one of train, .*; there is rollout"),
         ("{}", r"line 1: no logprobs of the trainer: .*; there is nothing"),
         ('{"train": [-1.0, -2.0], "rollout": [-1.0]}', r"line 1: 1 values in rollout, but 2 in train"),

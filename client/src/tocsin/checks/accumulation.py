@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tocsin.checks.gradients import NOTHING, Sums, compare
-from tocsin.checks.report import Hint, Number, Report, Table, listed, shown
+from tocsin.checks.report import Hint, Number, Report, Table, counted, listed, shown
 from tocsin.checks.values import CheckInputError
 
 MIN_COSINE: Final = 0.999
@@ -68,7 +68,7 @@ def accumulation(
     numbers = _numbers(total, factor)
     failures = _failures(numbers, min_cosine, max_norm_difference)
     failures += [
-        f"{len(names):,} tensors are {kind.replace('_', ' ')}: {listed(names)}" for kind, names in only.items() if names
+        f"{counted(len(names), 'tensor')} {kind.replace('_', ' ')}: {listed(names)}" for kind, names in only.items() if names
     ]
     tables: tuple[Table, ...] = (_summary(numbers),)
     if len(layers) > 1:

@@ -40,10 +40,10 @@ files, told apart by their content (gzip is opened):
   .jsonl  one response a line, with lists; NeMo RL's lists of one list are unwrapped
 
 names, the first that is there:
-  trainer         train, trainer, old_log_probs, prev_logprobs, logprobs, log_probs
-  engine          rollout, rollout_log_probs, generation_logprobs, logprobs, log_probs
+  trainer         train, trainer, old_log_probs, prev_logprobs, old_per_token_logps, prox_logp, logprobs, log_probs
+  engine          rollout, rollout_log_probs, generation_logprobs, sampling_per_token_logps, logprobs, log_probs
   trainer again   again (or a file of its own: --repeat)
-  mask            mask, response_mask, token_loss_mask, loss_mask; without one every position counts
+  mask            mask, response_mask, token_loss_mask, completion_mask, loss_mask; without one every position counts
   whole rows      sample_loss_mask
   tokens          token_ids, tokens, response_tokens; where both files have them they must be the same
 

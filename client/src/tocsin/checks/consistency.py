@@ -35,6 +35,7 @@ _ROWS: Final = (
     ("p99.9 |l|", "p999"),
     ("max |l|", "max"),
     ("KL k1", "k1"),
+    ("its standard error", "k1_error"),
     ("KL k3", "k3"),
     ("k1 / k3", "k1_k3_ratio"),
     ("clipped below", "clipped_low_ratio"),

@@ -7,14 +7,16 @@ Two kinds of files, told apart by their content (gzip is opened):
          ([[...]]), which is unwrapped.
 
     who computed them      names, the first that is there
-    trainer                train, trainer, old_log_probs, prev_logprobs, logprobs, log_probs
-    rollout engine         rollout, rollout_log_probs, generation_logprobs, logprobs, log_probs
+    trainer                train, trainer, old_log_probs (verl), prev_logprobs (NeMo RL), old_per_token_logps (TRL), prox_logp
+                           (AReaL), logprobs, log_probs (slime)
+    rollout engine         rollout, rollout_log_probs (verl, slime), generation_logprobs (NeMo RL), sampling_per_token_logps
+                           (TRL), logprobs (AReaL, open-instruct), log_probs
     trainer, once more     again
-    mask                   mask, response_mask, token_loss_mask, loss_mask; none: every position counts
+    mask                   mask, response_mask, token_loss_mask, completion_mask, loss_mask; none: every position counts
     mask of whole rows     sample_loss_mask
     tokens                 token_ids, tokens, response_tokens: where both files have them they must be the same
 
-One file may hold both sides. `logprobs` is the name for a file that holds one.
+One file may hold both sides; then at most one of them may be called `logprobs` or `log_probs`.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from tocsin.checks.files import FileError, field, is_npz, read_npz, read_rows
 from tocsin.checks.values import Bools, CheckInputError, Floats, numeric
 
 ONE_SIDE: Final = ("logprobs", "log_probs")
-TRAINER: Final = ("train", "trainer", "old_log_probs", "prev_logprobs")
-ROLLOUT: Final = ("rollout", "rollout_log_probs", "generation_logprobs")
+TRAINER: Final = ("train", "trainer", "old_log_probs", "prev_logprobs", "old_per_token_logps", "prox_logp")
+ROLLOUT: Final = ("rollout", "rollout_log_probs", "generation_logprobs", "sampling_per_token_logps")
 AGAIN: Final = ("again",)
-MASK: Final = ("mask", "response_mask", "token_loss_mask", "loss_mask")
+MASK: Final = ("mask", "response_mask", "token_loss_mask", "completion_mask", "loss_mask")
 SAMPLE_MASK: Final = ("sample_loss_mask",)
 TOKENS: Final = ("token_ids", "tokens", "response_tokens")
 
@@ -78,8 +80,6 @@ def read_two(train: Path, rollout: Path | None, repeat: Path | None, keys: Keys)
     trainer_names: tuple[str, ...] = (keys.train,) if keys.train else (*TRAINER, *ONE_SIDE)
     rollout_names: tuple[str, ...] = (keys.rollout,) if keys.rollout else (*ROLLOUT, *ONE_SIDE)
     if rollout is None:
-        if not keys.rollout:
-            rollout_names = ROLLOUT  # one list of one file is not both sides
         sides = {"trainer": trainer_names, "rollout": rollout_names}
         ours = read_file(train, sides, ("trainer", "rollout"), keys, {"again": AGAIN})
         theirs, other = ours, train
@@ -135,12 +135,15 @@ def _found(
     path: Path, place: str, row: Mapping[str, Any], names: Mapping[str, tuple[str, ...]], wanted: Iterable[str]
 ) -> dict[str, str]:
     found = {side: name for side, candidates in names.items() if (name := field(row, candidates)) is not None}
+    trainer, rollout = found.get("trainer"), found.get("rollout")
+    guessed = trainer in ONE_SIDE and rollout in ONE_SIDE and len(names["rollout"]) > 1
+    if trainer is not None and (trainer == rollout or guessed):
+        del found["rollout"]  # the names of one side do not say whose they are
     for side in wanted:
         if side not in found:
+            expected = ", ".join(name for name in names[side] if name != trainer)
             there = ", ".join(sorted(map(str, row))[:12]) or "nothing"
-            raise FileError(
-                path, place, f"no logprobs of the {side}: expected one of {', '.join(names[side])}; there is {there}"
-            )
+            raise FileError(path, place, f"no logprobs of the {side}: expected one of {expected}; there is {there}")
     return found
 
 

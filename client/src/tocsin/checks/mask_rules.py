@@ -127,19 +127,19 @@ def reward_not_finite(sample: Sample) -> Positions:
 
 
 Rule = Callable[[Sample], Positions]
-RULES: Final[dict[str, tuple[Rule, str]]] = {
-    "prompt_trained": (prompt_trained, "prompt tokens in the loss"),
-    "tool_trained": (tool_trained, "tool tokens in the loss"),
-    "pad_trained": (pad_trained, "pad tokens in the loss"),
-    "excluded_trained": (excluded_trained, "tokens in the loss of a sample that was to be left out"),
-    "pad_attended": (pad_attended, "pad tokens attended to"),
-    "not_attended": (not_attended, "tokens not attended to"),
-    "eos_left_out": (eos_left_out, "end-of-turn tokens left out of the loss"),
-    "left_out": (left_out, "policy tokens left out of the loss of their turn"),
-    "reward_misplaced": (reward_misplaced, "rewards not on the last policy token"),
-    "reward_not_finite": (reward_not_finite, "rewards that are NaN or infinite"),
+RULES: Final[dict[str, tuple[Rule, str, str]]] = {
+    "prompt_trained": (prompt_trained, "prompt token", "in the loss"),
+    "tool_trained": (tool_trained, "tool token", "in the loss"),
+    "pad_trained": (pad_trained, "pad token", "in the loss"),
+    "excluded_trained": (excluded_trained, "token", "in the loss of a sample that was to be left out"),
+    "pad_attended": (pad_attended, "pad token", "attended to"),
+    "not_attended": (not_attended, "token", "not attended to"),
+    "eos_left_out": (eos_left_out, "end-of-turn token", "left out of the loss"),
+    "left_out": (left_out, "policy token", "left out of the loss of a turn that is trained"),
+    "reward_misplaced": (reward_misplaced, "reward", "not on the last policy token"),
+    "reward_not_finite": (reward_not_finite, "reward", "NaN or infinite"),
 }
-"""Name, function, and what it found in words (plural)."""
+"""Name, function, what breaks it, and how."""
 _OF_THE_LOSS: Final = (prompt_trained, tool_trained, pad_trained, eos_left_out, left_out)
 
 

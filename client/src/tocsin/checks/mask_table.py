@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tocsin.checks.mask_rules import KINDS, RULES, Positions, Sample, shift_that_fits
-from tocsin.checks.report import Hint, Number, Report, Table, listed, shown
+from tocsin.checks.report import Hint, Number, Report, Table, counted, listed, shown
 from tocsin.checks.values import Bools, CheckInputError, Floats, numeric
 
 EOS: Final = frozenset(
@@ -57,12 +57,12 @@ def mask_table(
     CheckInputError for lengths that differ and sources that are unknown.
     """
     sample = _sample(tokens, sources, attention, loss, reward, eos, excluded, process_rewards)
-    found = {name: rule(sample) for name, (rule, _) in RULES.items()}
+    found = {name: rule(sample) for name, (rule, _, _) in RULES.items()}
     trained = int(np.count_nonzero(sample.loss))
     policy = int(np.count_nonzero(sample.policy))
     expected = completion_tokens if completion_tokens is not None else 0 if excluded else policy
     mismatch = abs(trained - expected)
-    failures = [f"{shown(len(at))} {RULES[name][1]}: {_places(at)}" for name, at in found.items() if len(at)]
+    failures = [f"{counted(len(at), RULES[name][1])} {RULES[name][2]}: {_places(at)}" for name, at in found.items() if len(at)]
     if mismatch:
         source = "completion tokens were to be trained" if completion_tokens is not None else "tokens of the policy are there"
         if excluded and completion_tokens is None:

@@ -6,6 +6,7 @@ w = exp(l) is what a policy loss would see between the two. Only tokens under th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -112,13 +113,16 @@ def ratio_of(log_ratio: Floats) -> Floats:
 def measure(pair: Pair, clip: tuple[float, float]) -> dict[str, Number]:
     """The numbers of a pair.
 
-    mean, p99, p999, max of |l|; k1 = mean(-l) and k3 = mean(w - 1 - l), estimates of the KL divergence from the second to the
-    first; k1_k3_ratio; clipped_low_ratio, clipped_high_ratio and clipped_ratio, the shares of tokens with w < 1 - clip[0],
-    w > 1 + clip[1], and either; tokens and nonfinite, counts. All but the counts are None when no token is left.
+    mean, p99, p999, max   of |l|, quantiles by linear interpolation
+    k1, k3                 mean(-l) and mean(w - 1 - l), estimates of the KL divergence from the second to the first
+    k1_error               std(l) / sqrt(tokens), the standard error of k1
+    k1_k3_ratio            k1 / k3; means something only where k1 is several errors from 0
+    clipped_low_ratio, clipped_high_ratio, clipped_ratio   shares of tokens with w < 1 - clip[0], w > 1 + clip[1], and either
+    tokens, nonfinite      counts; when no token is left, all but these are None
     """
     counts: dict[str, Number] = {"tokens": len(pair.first), "nonfinite": len(pair.lost.row)}
     if not len(pair.first):
-        names = ("mean", "p99", "p999", "max", "k1", "k3", "k1_k3_ratio")
+        names = ("mean", "p99", "p999", "max", "k1", "k1_error", "k3", "k1_k3_ratio")
         return counts | dict.fromkeys((*names, "clipped_low_ratio", "clipped_high_ratio", "clipped_ratio"))
     log_ratio, gap = pair.log_ratio, pair.gap
     p99, p999 = np.quantile(gap, (0.99, 0.999))
@@ -131,6 +135,7 @@ def measure(pair: Pair, clip: tuple[float, float]) -> dict[str, Number]:
         "p999": float(p999),
         "max": float(np.max(gap)),
         "k1": k1,
+        "k1_error": float(np.std(log_ratio)) / math.sqrt(len(log_ratio)),
         "k3": k3,
         "k1_k3_ratio": k1 / k3 if k3 > 0 else None,
         "clipped_low_ratio": float(np.mean(low)),

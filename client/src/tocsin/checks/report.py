@@ -113,6 +113,11 @@ def shown(number: Number) -> str:
     return f"{number:.4g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 tensor`, `2 tensors`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def percent(share: float) -> str:
     """A share of 1 as text in per cent."""
     return f"{100 * share:.3g} %"

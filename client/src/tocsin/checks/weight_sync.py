@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tocsin.checks.digests import AsType, check_type, digest, kind_of, parsed, rounded, shape_text
-from tocsin.checks.report import Hint, Report, Table, listed, shown
+from tocsin.checks.report import Hint, Report, Table, counted, listed, shown
 from tocsin.checks.values import CheckInputError, blocks, numeric
 
 Rename = Mapping[str, str] | Callable[[str], str]
@@ -82,9 +82,9 @@ def weight_sync(
     if differing:
         failures.append(_first(differing, len(shared)))
     if missing:
-        failures.append(f"{len(missing):,} tensors of the source are missing in the target: {listed(missing)}")
+        failures.append(f"{counted(len(missing), 'tensor')} of the source missing in the target: {listed(missing)}")
     if extra:
-        failures.append(f"{len(extra):,} tensors are only in the target: {listed(extra)}")
+        failures.append(f"{counted(len(extra), 'tensor')} only in the target: {listed(extra)}")
     known = [found.max_abs for found in differing if found.max_abs is not None]
     names = {
         "first_differing": tuple(found.name for found in differing[:1]),

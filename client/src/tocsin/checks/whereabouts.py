@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -67,7 +68,7 @@ def _one_sided(case: Case) -> Hint | None:
     """k1 is far beyond k3 and beyond chance: not noise, but another distribution."""
     log_ratio = case.engines.log_ratio
     k1, k3 = float(np.mean(-log_ratio)), float(np.mean(np.expm1(np.clip(log_ratio, -20, 20)) - log_ratio))
-    error = float(np.std(log_ratio)) / float(np.sqrt(len(log_ratio)))
+    error = float(np.std(log_ratio)) / math.sqrt(len(log_ratio))
     if abs(k1) < 3 * k3 or abs(k1 - k3) < 5 * error or len(log_ratio) < DISTINCT:
         return None
     more = "C gives" if k1 > 0 else "A gives"
