@@ -25,6 +25,7 @@ GOOD = {
     "verl-console": b"(TaskRunner pid=1) step:%d - actor/lr:np.float64(0.5)\n",
     "openrlhf-console": b"(PPOTrainer pid=1) Global step %d: {'policy_loss': np.float64(0.5), 'kl': nan}\n",
     "slime-console": b"(RolloutManager pid=1) step %d: {'train/loss': np.float64(0.5), 'train/kl': nan}\n",
+    "areal-console": "Epoch 1/9 Step 1/9 Train step %d/9 done.\nStats (1/1):\n│ a │ 5.0000e-01 │ b │ nan │\n╘═╧═╛\n".encode(),
     "roll-console": b'(RLVRPipeline pid=1) metrics_tag: {"step": %d, "metrics": {"actor/lr": NaN, "x": 0.5}}\n',
     "roll-state": b'{"log_history": [{"actor/lr@mean": 0.5, "system/step": %d}]}\n',
     "trainer-state": b'{"log_history": [{"loss": 0.5, "step": %d}]}\n',
@@ -72,11 +73,12 @@ def test_garbage_lines_lose_no_row(format: str, garbage: list[bytes]) -> None:
     header = b"step,a,b\n" if format == "csv" else b""
     parser = FORMATS[format].parser(run="r")
     offset, seen = 0, []
-    data = [header, *(piece for step, line in enumerate(garbage, 1) for piece in (line + b"\n", GOOD[format] % step))]
-    for line in data:
+    data = header + b"".join(line + b"\n" + GOOD[format] % step for step, line in enumerate(garbage, 1))
+    for line in (line + b"\n" for line in data.split(b"\n")[:-1]):
         seen += [place.record for place in parser.feed(line, offset) if isinstance(place.record, StepRecord)]
         offset += len(line)
     seen += [place.record for place in parser.finish() if isinstance(place.record, StepRecord)]
-    steps = [record.step for record in seen]
+    from_zero = format == "areal-console"  # it prints "Train step 1" for step 0
+    steps = [record.step + from_zero for record in seen]
     assert [step for step in steps if step <= len(garbage)] == list(range(1, len(garbage) + 1))
     assert all(not math.isinf(record.time) for record in seen)

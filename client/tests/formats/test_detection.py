@@ -18,6 +18,7 @@ BEGINNINGS = {
     "roll-state": ['{"step": 2, "log_history": [{"actor/lr@mean": NaN, "system/step": 0}], "kv": {}}'],
     "roll-console": ['(RLVRPipeline pid=1) [x] metrics_tag: {"step": 12, "metrics": {"actor/lr": NaN}}'],
     "openrlhf-console": ["\x1b[36m(PPOTrainer pid=7)\x1b[0m \u2728 Global step 12: {'policy_loss': 0.1, 'kl': nan}"],
+    "areal-console": ["20260101-00:00:00.000 StatsLogger INFO: Epoch 1/10 Step 3/100 Train step 3/1000 done."],
     "slime-console": ["(MegatronTrainRayActor pid=9) [2026-01-01 00:00:00] model.py:9 - step 5: {'train/loss': 0.0}"],
     "trl-console": [
         "noise\n{'loss': '0.1', 'grad_norm': '0.2', 'epoch': '0.1'}",

@@ -64,6 +64,10 @@ LOGS = {
         f"perf {r}: {{'perf/train_time': {r}}}\n"
         for r in (0, 1, 2, 1, 2)
     ),
+    "areal-console": "".join(
+        f"Epoch 1/9 Step 1/9 Train step {step}/9 done.\nStats (1/2):\n│ a │ {step} │\n╘═╛\nStats (2/2):\n│ b │ 1 │\n╘═╛\n"
+        for step in (1, 2, 3, 2, 3)
+    ),
     "roll-console": "".join(
         f'metrics_tag: {{"step": {step}, "metrics": {{"a": {value}}}}}\n'
         for step, value in ((0, 5), (1, 6), (2, 7), (0, 5), (1, 6), (2, 8), (3, 9))

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tocsin.formats.areal_console import AREAL_CONSOLE
 from tocsin.formats.base import Clock, Format, Parsed, Parser, UnknownFormat, unreadable
 from tocsin.formats.canonical import CANONICAL
 from tocsin.formats.console_dict import OPENRLHF_CONSOLE
@@ -40,6 +41,7 @@ _ALL: Final[tuple[Format, ...]] = (
     VERL_CONSOLE,
     OPENRLHF_CONSOLE,
     SLIME_CONSOLE,
+    AREAL_CONSOLE,
     ROLL_CONSOLE,
     ROLL_STATE,
     CSV,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin import wire
-from tocsin.formats import console_dict, csv_table, flat_jsonl, roll, slime_console, verl_jsonl
+from tocsin.formats import areal_console, console_dict, csv_table, flat_jsonl, roll, slime_console, verl_jsonl
 from tocsin.formats.base import UnknownFormat
 from tocsin.formats.dict_literal import Status, read
 from tocsin.formats.event_file import begins_like_one
@@ -31,7 +31,7 @@ LOOKED_FOR: Final = (
     "other JSON lines with a step, a CSV header with a step column, "
     "trainer_state.json (\"log_history\"), TRL console rows ({'loss': ..., 'grad_norm': ...}), "
     "verl console rows (step:12 - key:value - ...), OpenRLHF's (Global step 12: {...}), slime's (step 5: {...}), "
-    "ROLL's (metrics_tag: {...})"
+    "AReaL's (Train step 3/1000 done.), ROLL's (metrics_tag: {...})"
 )
 
 
@@ -85,6 +85,8 @@ def _line_format(line: bytes) -> str | None:
             return "flat-jsonl"
     if b"step:" in line and (row := read_row(line.decode("utf-8", "replace"))) is not None and row[1]:
         return "verl-console"
+    if b"Train step " in line and areal_console.is_row(line.decode("utf-8", "replace")):
+        return "areal-console"
     if b"metrics_tag: {" in line and roll.is_row(line):
         return "roll-console"
     if b": {'" in line:
