@@ -198,6 +198,10 @@ def test_a_table_never_grows_beyond_its_limit() -> None:
     ("change", "message"),
     [
         ({"tokens": [], "sources": []}, "tokens: there are none"),
+        ({"tokens": "a text"}, "tokens: expected one per token, got str"),
+        ({"tokens": 5}, "tokens: expected one per token, got int"),
+        ({"tokens": [[1], [2]]}, "tokens: position 0 is a list, expected a text or an id"),
+        ({"sources": None}, "sources: expected one per token, got NoneType"),
         ({"sources": SOURCES[:-1]}, "sources: 11 for 12 tokens"),
         ({"sources": ["who"] * 12}, "sources: position 0 is 'who', expected one of"),
         ({"attention": [1, 1]}, r"attention: shape \(2,\) for 12 tokens"),

@@ -200,6 +200,7 @@ def test_a_long_list_is_cut() -> None:
     ("source", "target", "how", "message"),
     [
         ({}, {"a": [1.0]}, {}, "source: no tensors"),
+        ({"a": [1.0]}, [1.0], {}, "target: expected a mapping from names to tensors, got list"),
         ({"a": [1.0]}, {"a": [1.0]}, {"ignore": ["*"]}, "source: no tensors"),
         ({"a": [1.0]}, {"a": "f:1:xyz"}, {}, "a: 'f:1:xyz' is no digest"),
         ({"a": [1.0]}, {"a": None}, {}, "a: expected numbers"),

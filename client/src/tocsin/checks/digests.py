@@ -31,6 +31,7 @@ def digests(state: Mapping[str, Any], as_type: AsType | None = None) -> dict[str
     bfloat16. Costs about a second per GB on one core. Raises CheckInputError, with the name, for what is no array of numbers.
     """
     check_type(as_type)
+    check_state(state, "state")
     return {str(name): digest(numeric(values, str(name)), as_type) for name, values in state.items()}
 
 
@@ -38,6 +39,12 @@ def check_type(as_type: str | None) -> None:
     """Raises CheckInputError for a type that is not one of AS_TYPES."""
     if as_type is not None and as_type not in AS_TYPES:
         raise CheckInputError(f"as_type: expected one of {', '.join(AS_TYPES)}, got {as_type!r}")
+
+
+def check_state(state: Any, what: str) -> None:
+    """Raises CheckInputError for what is no mapping from names to tensors."""
+    if not isinstance(state, Mapping):
+        raise CheckInputError(f"{what}: expected a mapping from names to tensors, got {type(state).__name__}")
 
 
 def digest(array: NDArray[Any], as_type: AsType | None = None) -> str:

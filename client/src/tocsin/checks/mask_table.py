@@ -56,6 +56,7 @@ def mask_table(
     each rule of `mask_rules.RULES` how often it is broken. Fails if any is broken or the mismatch is not 0. Raises
     CheckInputError for lengths that differ and sources that are unknown.
     """
+    tokens, sources = _tokens(tokens), _listed(sources, "sources")
     sample = _sample(tokens, sources, attention, loss, reward, eos, excluded, process_rewards)
     found = {name: rule(sample) for name, (rule, _, _) in RULES.items()}
     trained = int(np.count_nonzero(sample.loss))
@@ -108,15 +109,32 @@ def _sample(
         attention=_flags(attention, length, "attention"),
         loss=_flags(loss, length, "loss"),
         reward=_rewards(reward, length),
-        eos=np.array([_plain(token) in eos for token in tokens], dtype=np.bool_),
+        eos=np.array([token in eos for token in tokens], dtype=np.bool_),
         excluded=excluded,
         process_rewards=process_rewards,
     )
 
 
+def _listed(values: Any, what: str) -> list[Any]:
+    """A list of Python values, out of a list, an array or a tensor."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise CheckInputError(f"{what}: expected one per token, got {type(values).__name__}")
+    return [_plain(value) for value in values]
+
+
+def _tokens(values: Any) -> list[str | int]:
+    tokens = _listed(values, "tokens")
+    for position, token in enumerate(tokens):
+        if not isinstance(token, str | int):
+            raise CheckInputError(f"tokens: position {position} is a {type(token).__name__}, expected a text or an id")
+    return tokens
+
+
 def _plain(token: Any) -> Any:
-    """A token as Python value: ids out of arrays and tensors compare like integers."""
-    return token.item() if hasattr(token, "item") else token
+    """A scalar out of an array or a tensor as a Python value, so that ids compare like integers."""
+    return token.item() if hasattr(token, "item") and getattr(token, "ndim", 0) == 0 else token
 
 
 def _flags(values: Any, length: int, what: str) -> Bools:
@@ -222,7 +240,7 @@ def _of_interest(sample: Sample, problems: dict[int, list[str]], around: int) ->
 
 
 def _row(position: int, tokens: Sequence[Any], sources: Sequence[str], sample: Sample, problems: list[str]) -> tuple[str, ...]:
-    token = repr(_plain(tokens[position]))
+    token = repr(tokens[position])
     if len(token) > TOKEN_CHARS:
         token = token[: TOKEN_CHARS - 3] + "..."
     reward = sample.reward[position]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.checks.digests import AsType, check_type, digest, kind_of, parsed, rounded, shape_text
+from tocsin.checks.digests import AsType, check_state, check_type, digest, kind_of, parsed, rounded, shape_text
 from tocsin.checks.report import Hint, Report, Table, counted, listed, shown
 from tocsin.checks.values import CheckInputError, blocks, numeric
 
@@ -65,6 +65,8 @@ def weight_sync(
     rename that makes two names one.
     """
     check_type(as_type)
+    for side, state in (("source", source), ("target", target)):
+        check_state(state, side)
     ours = _renamed(source, rename)
     theirs = {str(name): value for name, value in target.items()}
     for side, values in (("source", ours), ("target", theirs)):
