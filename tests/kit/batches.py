@@ -114,3 +114,91 @@ def block_size(monkeypatch: pytest.MonkeyPatch, tokens: int) -> Iterator[None]:
         patched.setattr(NumpyOps, "block_tokens", tokens)
         patched.setattr("tocsin.batch.arrays_torch.TorchOps", SmallTorch)
         yield
+
+
+FLOATS: tuple[tuple[str, Any], ...] = (
+    ("numpy", np.float64),
+    ("numpy", np.float32),
+    ("numpy", np.float16),
+    ("torch", torch.float64),
+    ("torch", torch.float32),
+    ("torch", torch.float16),
+    ("torch", torch.bfloat16),
+)
+"""(library, float type) of the token arrays."""
+_LOGPROB_FIELDS = ("old_logprobs", "rollout_logprobs", "new_logprobs", "ref_logprobs")
+_OTHER_FIELDS = ("entropy", "values", "old_values", "returns")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A batch with every field that there is: token arrays, per-response arrays and single numbers."""
+
+    drawn: Drawn
+    samples: Mapping[str, Any]
+    """Per-response fields and the rest, as they are given to `Batch`."""
+
+    def fields(self, library: str, dtype: Any) -> dict[str, Any]:
+        """All fields, the token arrays in this library and type."""
+        return {
+            "mask": LIBRARIES[library](self.drawn.mask),
+            **{name: _typed(array, library, dtype) for name, array in {**self.drawn.arrays, **self.drawn.per_row}.items()},
+            **self.samples,
+        }
+
+
+def _typed(array: Matrix, library: str, dtype: Any) -> Any:
+    """Floats in this type; whole numbers and flags as they are."""
+    if library == "torch":
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+    with np.errstate(all="ignore"):  # float16 has no 1e30
+        return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+def whole_batch(seed: int, rows: int, width: int, share: float, huge: bool = False) -> Whole:
+    """Every field, `share` of the mask set, garbage where it is not; with `huge`, some entries are near the end of float32."""
+    random = np.random.default_rng(seed)
+    shape = (rows, width)
+    mask = random.random(shape) < share
+    old, rollout = logprobs(random, shape, 0.05)
+    arrays: dict[str, Matrix] = {"old_logprobs": old, "rollout_logprobs": rollout}
+    for name in _LOGPROB_FIELDS[2:]:
+        arrays[name] = old + random.normal(0.0, 0.1, shape)
+    for name in _OTHER_FIELDS:
+        arrays[name] = random.exponential(1.0, shape)
+    arrays["advantages"] = random.normal(0.0, 1.0, (rows, 1)) * np.ones(shape)
+    if huge:
+        for array in arrays.values():
+            array[random.random(shape) < 0.3] *= 1e37
+    for array in arrays.values():
+        array[~mask] = random.choice(GARBAGE, int((~mask).sum()))
+    arrays["token_ids"] = random.integers(0, 50, shape)
+    group = 2 if rows % 2 == 0 else 1
+    big = 1e300 if huge else 1.0
+    rewards = random.choice((0.0, 0.3, 1.0), rows) * big
+    return Whole(
+        Drawn(mask, arrays, {"raw_advantages": random.normal(0.0, 1.0, rows), "first_minibatch": random.random(rows) < 0.5}),
+        {
+            "rewards": rewards,
+            "prompts": [f"p{row // group}" for row in range(rows)],
+            "correct": rewards > 0.5,
+            "components": {"format": random.random(rows) * big, "accuracy": rewards},
+            "domains": ["maths" if row % 3 else "code" for row in range(rows)],
+            "kept": random.random(rows) < 0.8,
+            "truncated": random.random(rows) < 0.2,
+            "responses": [f"answer {random.integers(0, 5)} " * int(random.integers(0, 4)) for _ in range(rows)],
+            "prompt_texts": ["question"] * rows,
+            "retrieval_scores": random.normal(0.0, 1.0, (rows, 3)) * big,
+            "retrieval_own": random.integers(0, 3, rows),
+            "completion_tokens": int(mask.sum()),
+            "loss": 0.1 * big,
+            "grad_norms": [0.5 * big, 2.0 * big],
+            "grad_norms_clipped": [0.5, 1.0],
+            "param_norm": 10.0 * big,
+            "param_update_norm": 0.01,
+            "critic_loss": 0.2,
+            "nll_loss": 0.3,
+            "mtp_loss": 0.4,
+        },
+    )

@@ -170,7 +170,7 @@ def _lengths(tokens: Tokens) -> Vector | None:
     if tokens.lengths is None:
         counts = ops.count_rows(tokens.mask)
     else:
-        counts = ops.count_segments(tokens.mask, ops.array(list(tokens.lengths)))
+        counts = ops.count_segments(tokens.mask, ops.array(np.array(tokens.lengths, dtype=np.int64)))
     return _vector(counts)
 
 

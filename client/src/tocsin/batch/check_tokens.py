@@ -41,14 +41,16 @@ def check_tokens(batch: Batch, problems: dict[str, str]) -> Tokens:
     token: dict[str, Any] = {}
     per_row: dict[str, Any] = {}
     for name, array in arrays.items():
-        fitted = _fit(name, array, shape, rows)
-        if fitted is None:
+        found = tuple(array.shape)
+        if name in _SPREAD and found == (rows,) == shape and lengths != [1] * rows:
+            problems[name] = f"packed tokens and responses are {rows} both: it may be one value for each of either"
+        elif name in PER_RESPONSE and shape is not None and found in ((rows,), (rows, 1)):
+            per_row[name] = array.reshape(rows)
+        elif found == shape and name != "first_minibatch":
+            token[name] = array
+        else:
             expected = f"[B] = [{rows}]" if name == "first_minibatch" else None
             problems[name] = _wrong(array, shape, source, expected, name in _SPREAD and shape is not None)
-        elif tuple(fitted.shape) == shape and name != "first_minibatch":
-            token[name] = fitted
-        else:
-            per_row[name] = fitted
     mask = token.pop("mask", None)
     if mask is not None:
         mask = ops.flags(mask)
@@ -94,18 +96,6 @@ def _expected(arrays: dict[str, Any], lengths: list[int] | None) -> tuple[tuple[
         return None, "nothing"
     shape, votes = shapes.most_common(1)[0]  # of several, the first that was met
     return shape, f"{votes} of {sum(shapes.values())} token arrays"
-
-
-def _fit(name: str, array: Any, shape: tuple[int, ...] | None, rows: int) -> Any:
-    """The array if it fits, as [B] for one value per response; None if it does not."""
-    if shape is None:
-        return None
-    found = tuple(array.shape)
-    if name != "first_minibatch" and found == shape:
-        return array
-    if name in PER_RESPONSE and found in ((rows,), (rows, 1)):
-        return array.reshape(rows)
-    return None
 
 
 def _wrong(array: Any, shape: tuple[int, ...] | None, source: str, expected: str | None = None, or_rows: bool = False) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from tocsin.batch.arrays import Ops
@@ -84,7 +85,7 @@ class Tokens:
             while last < self.rows and stop - start + lengths[last] <= self.ops.block_tokens:
                 stop += lengths[last]
                 last += 1
-            counts = self.ops.array(list(lengths[first:last]))
+            counts = self.ops.array(np.array(lengths[first:last], dtype=np.int64))
             mask = None if self.mask is None else self.mask[start:stop]
             if mask is not None:
                 counts = self.ops.count_segments(mask, counts)
@@ -143,7 +144,7 @@ class Checked:
     """A batch that measures can rely on."""
 
     batch: Batch
-    """As given: for fields that need no check (norms, losses)."""
+    """As given, for losses, norms, gradients and scores; None where they are no numbers."""
     ops: Ops
     tokens: Tokens
     samples: Samples
@@ -165,11 +166,12 @@ class Checked:
 
 def check(batch: Batch) -> Checked:
     """Look at every array of a batch. Raises nothing for what is in it."""
-    # Imported here, as both build the types above.
+    # Imported here, as they build the types above.
+    from tocsin.batch.check_rest import check_rest
     from tocsin.batch.check_samples import check_samples
     from tocsin.batch.check_tokens import check_tokens
 
     problems: dict[str, str] = {}
     tokens = check_tokens(batch, problems)
     samples = check_samples(batch, tokens, problems)
-    return Checked(batch, tokens.ops, tokens, samples, problems)
+    return Checked(check_rest(batch, problems), tokens.ops, tokens, samples, problems)

@@ -145,14 +145,14 @@ class ImportanceWeights:
 
     def finish(self) -> Found:
         if not self._raw.count:
-            return Found(dict.fromkeys((*_TOKEN_NAMES, *_ROW_NAMES)))
+            return Found(dict.fromkeys((*_TOKEN_NAMES, *_ROW_NAMES, *(() if None in self._bounds else _BAND_NAMES))))
         ops = self._ops
         counts = ops.join(self._rows["counts"])
         filled = counts > 0
         rows = {name: ops.take(ops.join(parts), filled) for name, parts in self._rows.items()}
         metrics = self._per_token() | self._means_of_responses(rows) | self._products(rows)
         if None in self._bounds:
-            for name in ("is_weight_out_of_band_ratio", "is_weight_product_out_of_band_token_ratio"):
+            for name in _BAND_NAMES:
                 del metrics[name]
             return Found(metrics, {"is_weight_out_of_band_ratio": "is_bounds has one bound at most, which is no band"})
         return Found(metrics)
@@ -220,6 +220,7 @@ def _with(name: str, *ends: str) -> tuple[str, ...]:
 
 
 _FOUR: Final = ("mean", "std", "max", "min")
+_BAND_NAMES: Final = ("is_weight_out_of_band_ratio", "is_weight_product_out_of_band_token_ratio")
 _TOKEN_NAMES: Final = (
     *_with("is_weight", *_FOUR, "above_ratio", "below_ratio", "clipped_ratio"),
     *_with("is_weight_truncated", *_FOUR),

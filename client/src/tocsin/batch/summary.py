@@ -44,13 +44,15 @@ def summarize(batch: Batch, settings: Settings | None = None) -> Summary:
     An exception inside a measure costs that measure alone: it stands in `skipped` and on the logger "tocsin".
     """
     settings = settings or Settings()
-    with np.errstate(all="ignore"):  # a non-finite input gives a non-finite result, and that is an answer
+    summary = Summary({}, None, {})
+    # A non-finite input gives a non-finite result, and that is an answer: no warnings.
+    with np.errstate(all="ignore"), _alone("batch", summary.skipped, set()):
         checked = check(batch)
-        skipped = dict(checked.problems)
-        parts = _token_parts(checked, settings, skipped) + _sample_parts(checked, settings, skipped)
-        metrics = _to_host(checked, parts, skipped)
-    groups = next((part.found.groups for part in parts if part.found.groups is not None), None)
-    return Summary(metrics, groups, skipped)
+        summary.skipped.update(checked.problems)
+        parts = _token_parts(checked, settings, summary.skipped) + _sample_parts(checked, settings, summary.skipped)
+        summary.metrics.update(_to_host(checked, parts, summary.skipped))
+        summary = summary._replace(groups=next((part.found.groups for part in parts if part.found.groups is not None), None))
+    return summary
 
 
 def _token_parts(checked: Checked, settings: Settings, skipped: dict[str, str]) -> list[_Part]:
