@@ -170,8 +170,52 @@ def test_per_token_advantages_masks_and_filtering(monkeypatch: pytest.MonkeyPatc
     summary = measured(rewards=rewards, prompts=prompts, kept=kept, **fields)
     assert number(summary, "advantage_zero_group_max") == 0.5
     assert number(summary, "advantage_bound_excess") == pytest.approx(1.0 - 2 / math.sqrt(3))
+    assert number(summary, "advantage_group_mean_max") == 0.0625  # of "a": "b" is not whole
     unknown = measured(rewards=rewards, prompts=prompts, **fields)
-    assert unknown.skipped["advantage_zero_group_max"].startswith("needs `kept`")
+    for name in ("advantage_zero_group_max", "advantage_group_mean_max"):
+        assert unknown.skipped[name] == "needs kept, to know which of the generated responses are trained on"
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.tensor], ids=["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_whole_groups_have_the_mean_zero(make: Any, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    size, count = 8, 12
+    rewards = random.normal(size=size * count)
+    tensor = normalised(torch.from_numpy(rewards), size, epsilon=1e-6).to(getattr(torch, dtype))
+    advantages = tensor if make is torch.tensor or dtype == "bfloat16" else tensor.numpy()
+    order = random.permutation(size * count)  # groups need not lie together
+    mask = np.arange(9) < random.integers(1, 10, (size * count, 1))  # nor be of one length
+    prompts = np.repeat(np.arange(count), size)
+    right = measured(advantages=advantages[order], prompts=prompts[order], mask=mask)
+    assert 0 <= number(right, "advantage_group_mean_max") < (1e-2 if dtype == "bfloat16" else 1e-6)
+    # Gathered in another order than the prompts: each response has another one's advantage.
+    wrong = measured(advantages=advantages[random.permutation(order)], prompts=prompts[order], mask=mask)
+    assert number(wrong, "advantage_group_mean_max") > 0.3
+
+
+def test_group_mean_by_hand() -> None:
+    advantages = np.array([[1.0, 3.0, math.nan], [-1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [-0.25, -0.25, -0.25], [9.0, 9.0, 9.0]])
+    mask = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]])
+    fields: dict[str, Any] = {"advantages": advantages, "prompts": ["a", "a", "b", "b", "one"]}
+    # a: mean of 2 and -1, for a response weighs the same whatever its length; b: 0.125; the group of one has no baseline
+    assert number(measured(**fields, mask=mask), "advantage_group_mean_max") == 0.5
+    mask[1] = 0  # "a" is no longer whole
+    assert number(measured(**fields, mask=mask), "advantage_group_mean_max") == 0.125
+    mask[2] = 0
+    assert measured(**fields, mask=mask).metrics["advantage_group_mean_max"] is None
+    assert measured(advantages=advantages, mask=mask).skipped["advantage_group_mean_max"] == "needs prompts"
+
+
+def test_filtered_groups_need_not_be_whole() -> None:
+    fields: dict[str, Any] = {"advantages": np.array([1.0, -1.0, 5.0]), "mask": np.ones((3, 1)), "prompts": [1, 1, 2, 2, 3, 3]}
+    assert number(measured(**fields, kept=[1, 1, 0, 0, 1, 0]), "advantage_group_mean_max") == 0.0
+    assert measured(**fields, kept=[1, 0, 1, 0, 1, 0]).metrics["advantage_group_mean_max"] is None
+
+
+def test_the_precision_bug_is_a_group_mean_too() -> None:
+    summary = measured(advantages=np.full(8, 0.0075), rewards=np.full(8, 0.1), prompts=["p"] * 8, mask=np.ones((8, 2)))
+    assert number(summary, "advantage_group_mean_max") == pytest.approx(0.0075)
 
 
 def test_what_is_no_dead_group() -> None:
@@ -201,20 +245,21 @@ def test_responses_without_a_token_have_no_say() -> None:
     assert number(measured(**fields, mask=np.array([[0, 0], [1, 0]])), "advantage_zero_group_max") == 0.0
     for nothing in ({"mask": np.zeros((2, 2))}, {"old_logprobs": np.zeros((2, 0))}, {"lengths": [0, 0], "old_logprobs": []}):
         empty = measured(**fields, **nothing)
-        assert empty.metrics["advantage_zero_group_max"] is None
-        assert empty.metrics["advantage_bound_excess"] is None
+        for name in ("advantage_zero_group_max", "advantage_bound_excess", "advantage_group_mean_max"):
+            assert empty.metrics[name] is None
 
 
 def test_nan_is_an_answer() -> None:
     summary = measured(advantages=np.array([math.nan, 0.0]), rewards=[1.0, 1.0], prompts=["p", "p"], mask=np.ones((2, 1)))
-    assert math.isnan(number(summary, "advantage_zero_group_max"))
-    assert math.isnan(number(summary, "advantage_bound_excess"))
+    for name in ("advantage_zero_group_max", "advantage_bound_excess", "advantage_group_mean_max"):
+        assert math.isnan(number(summary, name))
 
 
 def test_no_response_at_all() -> None:
     summary = measured(Settings(group_size=4), advantages=np.zeros(0), rewards=[], prompts=[], mask=np.zeros((0, 3)))
     assert summary.metrics["advantage_bound_excess"] is None
     assert summary.metrics["advantage_zero_group_max"] is None
+    assert summary.metrics["advantage_group_mean_max"] is None
     assert measured().skipped["advantage_groups"] == "needs advantages or raw_advantages"
 
 

@@ -136,6 +136,9 @@ def test_the_bounds_themselves_are_inside() -> None:
     summary = at_ratio([1.0, 1.0], [1.0, -1.0], none)
     assert number(summary, "ppo_clip_ratio") == 0.0
     assert number(at_ratio([1.0001, 0.9999], [1.0, -1.0], none), "ppo_clip_ratio") == 1.0
+    half = np.array([[0.5]])
+    dual = measured(Settings(dual_clip=float(np.exp(0.5))), new_logprobs=half, old_logprobs=half * 0, advantages=-half)
+    assert number(dual, "ppo_dual_clip_ratio") == 0.0
 
 
 def test_the_epsilons_of_two_sides_are_their_own() -> None:
@@ -146,6 +149,8 @@ def test_the_epsilons_of_two_sides_are_their_own() -> None:
 
 def test_dual_clip_needs_a_setting_that_means_something() -> None:
     assert at_ratio([4.0], [-1.0], Settings()).skipped["ppo_dual_clip_ratio"] == "the settings name no dual_clip"
+    assert number(at_ratio([1.51, 1.49], [-1.0, -1.0], Settings(dual_clip=1.5)), "ppo_dual_clip_ratio") == 0.5
+    assert "ppo_dual_clip_ratio" not in at_ratio([4.0], [-1.0], Settings(dual_clip=1.0)).metrics
     wrong = at_ratio([4.0], [-1.0], Settings(dual_clip=0.9))
     assert wrong.skipped["ppo_dual_clip_ratio"] == "dual_clip must be above 1"
     assert "ppo_dual_clip_ratio" not in wrong.metrics

@@ -91,6 +91,19 @@ def test_clipped_is_what_has_no_gradient() -> None:
     assert number(summary, "value_clip_ratio") == pytest.approx(float((value.grad == 0).double().mean()), abs=1e-12)
 
 
+def test_rounding_clips_nothing() -> None:
+    random = np.random.default_rng(0)
+    value, old, target = (random.normal(size=(20, 100)).astype(np.float32) * np.float32(0.05) for _ in range(3))
+    assert np.abs(value - old).max() < 0.3
+    summary = measured(Settings(value_clip=0.3), values=value, old_values=old, returns=target)
+    assert number(summary, "value_clip_ratio") == 0.0
+
+
+def test_returns_whose_squares_vanish() -> None:
+    tiny = np.array([[0.0, 1e-200]])
+    assert measured(values=tiny, returns=tiny).metrics["value_explained_variance"] is None
+
+
 def test_without_a_setting_nothing_is_clipped_or_known() -> None:
     fields = {name: np.ones((1, 2)) for name in ("values", "old_values", "returns")}
     assert measured(**fields).skipped["value_clip_ratio"] == "the settings name no value_clip"

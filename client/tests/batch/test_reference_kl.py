@@ -89,7 +89,7 @@ def test_what_is_not_finite_shows() -> None:
     assert number(never, "kl_reference_k3") == pytest.approx((math.expm1(20.0) - 20.0) / 2, rel=1e-6)
 
 
-def test_no_token_gives_none() -> None:
-    shape = (2, 3)
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
+def test_no_token_gives_none(shape: tuple[int, int]) -> None:
     summary = measured(new_logprobs=np.zeros(shape), ref_logprobs=np.zeros(shape), mask=np.zeros(shape))
     assert {name: summary.metrics[name] for name in NAMES} == dict.fromkeys(NAMES)

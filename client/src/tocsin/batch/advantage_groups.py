@@ -1,11 +1,11 @@
-"""A2: what group-relative advantages can never be. Either number above 0 is a bug in how they were made."""
+"""A2: what group-relative advantages can never be: a number above 0 is a bug in how they were made."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,19 @@ _UNIT_ROUNDOFF: Final = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 """What storing them adds, by the type in which the advantages were given."""
 
 
+class _Rows(NamedTuple):
+    """The advantages of each response, on the device."""
+
+    largest: Array
+    """[B]: largest |A| of its tokens; -inf for a response without a token."""
+    mean: Array
+    """[B]: mean A of its tokens; anything for a response without a token."""
+    filled: Array
+    """[B], bool: has a token."""
+
+
 def advantage_groups(checked: Checked, settings: Settings) -> Found:
-    """advantage_bound_excess and advantage_zero_group_max.
+    """advantage_bound_excess, advantage_zero_group_max and advantage_group_mean_max.
 
     advantage_bound_excess = max |A| - (G - 1)/sqrt(G). With A = (r - mean)/std over G rewards and the unbiased std, no A is
         beyond this bound; a group in which one reward differs from all others meets it (a biased std reaches sqrt(G - 1)).
@@ -34,60 +45,73 @@ def advantage_groups(checked: Checked, settings: Settings) -> Found:
         (1e-4 of the bound; 2^-8 more of it for bfloat16, 2^-11 for float16) is told as 0, so that above 0 is a bug.
     advantage_zero_group_max = largest |A| in groups of two or more whose rewards are all equal; None without such a group.
         It is 0 unless the baseline was made of rounded numbers: the float32 mean of eight rewards of 0.1 is not 0.1, and the
-        difference, divided by a deviation that is as small, becomes an advantage of every response of the group. For
-        advantages with a group baseline: `Settings.advantage` group_std, group_mean, batch_std, leave_one_out; not when a
-        penalty for each token was added to the rewards.
+        difference, divided by a deviation that is as small, becomes an advantage of every response of the group.
+    advantage_group_mean_max = largest |mean over a group's responses of A|, over groups of which every response is trained on;
+        None without one. A response's A is the mean over its tokens, so that long responses do not weigh more: 0 but for
+        rounding (1e-6 in float32, 1e-2 in bfloat16) where the baseline is the mean of the group itself.
 
-    Both look at `raw_advantages` where there are any, for batch normalisation moves zeros. Mask: responses without a token are
-    left out. Empty batch: None. A NaN advantage gives NaN; groups with a non-finite reward are not equal.
+    The last two are for advantages with a group baseline (`Settings.advantage` group_std, group_mean, batch_std,
+    leave_one_out) and no penalty by token in the rewards. All look at `raw_advantages` where there are any, for batch
+    normalisation moves zeros. Mask: responses without a token are left out. Empty batch: None. A NaN advantage gives NaN;
+    groups with a non-finite reward are not equal.
     """
     name = "raw_advantages" if checked.has("raw_advantages") else "advantages"
     if not checked.has(name):
         return Found(skipped={"advantage_groups": "needs advantages or raw_advantages"})
     found = Found()
-    largest = _largest_per_row(checked, name)
-    _bound(found, checked, settings, largest, getattr(checked.batch, name))
-    _zero_groups(found, checked, settings, largest)
+    rows = _rows(checked, name)
+    _bound(found, checked, settings, rows, getattr(checked.batch, name))
+    _baseline(found, checked, settings, rows)
     return found
 
 
-def _largest_per_row(checked: Checked, name: str) -> Array:
-    """[B], on the device: largest |advantage| of each response, -inf for one without a token."""
+def _rows(checked: Checked, name: str) -> _Rows:
     tokens, ops = checked.tokens, checked.ops
     if name in tokens.per_row:
-        largest, counts = abs(ops.floats(tokens.per_row[name])), _token_counts(tokens)
-        return largest if counts is None else ops.where(counts > 0, largest, -math.inf)
+        given = ops.floats(tokens.per_row[name])
+        filled = _token_counts(tokens) > 0
+        return _Rows(ops.where(filled, abs(given), -math.inf), given, filled)
     alone = dataclasses.replace(tokens, arrays={name: tokens.arrays[name]}, per_row={})
-    parts = [ops.segment_max(abs(block[name]), block.counts) for block in alone.blocks()]
-    return ops.join(parts) if parts else ops.array([])
+    parts = [
+        (ops.segment_max(abs(block[name]), block.counts), block.mean_per_row(block[name]), block.filled)
+        for block in alone.blocks()
+    ]
+    if not parts:
+        nothing = ops.array([])
+        return _Rows(nothing, nothing, nothing)
+    return _Rows(*(ops.join(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def _token_counts(tokens: Tokens) -> Array | None:
-    """[B]: how many tokens of each response are under the mask; None if each has some, there being no mask."""
+def _token_counts(tokens: Tokens) -> Array:
+    """[B]: how many tokens of each response are under the mask."""
     ops = tokens.ops
-    counts = None if tokens.lengths is None else ops.array(list(tokens.lengths))
-    if tokens.mask is None:
-        padded = next(iter(tokens.arrays.values()), None)
-        return ops.full(tokens.rows, 0) if counts is None and padded is not None and padded.shape[1] == 0 else counts
-    return ops.count_rows(tokens.mask) if counts is None else ops.count_segments(tokens.mask, counts)
+    if tokens.lengths is not None:
+        lengths = ops.array(list(tokens.lengths))
+        return lengths if tokens.mask is None else ops.count_segments(tokens.mask, lengths)
+    if tokens.mask is not None:
+        return ops.count_rows(tokens.mask)
+    return ops.full(tokens.rows, int(next(iter(tokens.arrays.values())).shape[1]))
 
 
-def _bound(found: Found, checked: Checked, settings: Settings, largest: Array, given: Any) -> None:
+def _bound(found: Found, checked: Checked, settings: Settings, rows: _Rows, given: Any) -> None:
     metric = "advantage_bound_excess"
     if settings.advantage != "group_std":
         found.skipped[metric] = f"the bound holds for group_std, advantage is {settings.advantage!r:.40}"
         return
     size = settings.group_size
-    if size is None and checked.has("prompts"):
-        size = int(np.bincount(checked.samples.group).max(initial=0)) if checked.samples.group is not None else None
-    if size is None or size < 2:
-        found.skipped[metric] = (
-            "needs group_size in the settings, or prompts" if size is None else f"a group of {size} has no std"
-        )
+    if size is None and checked.samples.group is not None:
+        size = int(np.bincount(checked.samples.group).max(initial=0))
+    if size is None:
+        found.skipped[metric] = "needs group_size in the settings, or prompts"
+        return
+    if size < 2:
+        found.skipped[metric] = f"a group of {size} has no std"
         return
     bound = (size - 1) / math.sqrt(size)
     slack = bound * (_ROUNDING + _UNIT_ROUNDOFF.get(str(getattr(given, "dtype", "")).removeprefix("torch."), 0.0))
-    found.metrics[metric] = OnHost((checked.ops.max(largest),), partial(_excess, bound, slack)) if len(largest) else None
+    found.metrics[metric] = (
+        OnHost((checked.ops.max(rows.largest),), partial(_excess, bound, slack)) if len(rows.largest) else None
+    )
 
 
 def _excess(bound: float, slack: float, largest: float) -> float | None:
@@ -96,30 +120,50 @@ def _excess(bound: float, slack: float, largest: float) -> float | None:
     return 0.0 if bound < largest <= bound + slack else largest - bound
 
 
-def _zero_groups(found: Found, checked: Checked, settings: Settings, largest: Array) -> None:
-    metric = "advantage_zero_group_max"
-    if settings.advantage not in _GROUP_BASELINES:
-        found.skipped[metric] = f"needs a group baseline, advantage is {settings.advantage!r:.40}"
-        return
-    missing = [name for name in ("rewards", "prompts") if not checked.has(name)]
-    if missing:
-        found.skipped[metric] = f"needs {', '.join(missing)}"
-        return
+def _baseline(found: Found, checked: Checked, settings: Settings, rows: _Rows) -> None:
+    """What holds because the baseline is made of the group's own rewards."""
+    zero_group, group_mean = "advantage_zero_group_max", "advantage_group_mean_max"
     samples = _samples_of_rows(checked)
-    if samples is None:
-        found.skipped[metric] = "needs `kept`, to know which of the rewards belong to the responses that are trained on"
+    reason = ""
+    if settings.advantage not in _GROUP_BASELINES:
+        reason = f"needs a group baseline, advantage is {settings.advantage!r:.40}"
+    elif checked.samples.group is None:
+        reason = "needs prompts"
+    elif samples is None:
+        reason = "needs kept, to know which of the generated responses are trained on"
+    if reason or checked.samples.group is None or samples is None:
+        found.skipped[zero_group] = found.skipped[group_mean] = reason
         return
-    table = group_table(checked.samples)
-    dead = table.equal[table.group[samples]]
-    if not dead.any():
-        found.metrics[metric] = None
-        return
-    largest = checked.ops.take(largest, checked.ops.flags(checked.ops.array(dead)))
-    found.metrics[metric] = OnHost((checked.ops.max(largest),), _unless_empty)
+    group = checked.samples.group[samples]
+    found.metrics[group_mean] = _largest_group_mean(checked, rows, checked.samples.group, group)
+    if checked.samples.rewards is None:
+        found.skipped[zero_group] = "needs rewards"
+    else:
+        found.metrics[zero_group] = _largest_of(checked, rows.largest, group_table(checked.samples).equal[group])
 
 
-def _unless_empty(largest: float) -> float | None:
+def _largest_of(checked: Checked, values: Array, which: Vector) -> OnHost | None:
+    """The largest of those values; None if there is none, or if it stands for none (below 0)."""
+    if not which.any():
+        return None
+    ops = checked.ops
+    return OnHost((ops.max(ops.take(values, ops.flags(ops.array(which)))),), _unless_none)
+
+
+def _unless_none(largest: float) -> float | None:
     return None if largest < 0 else largest
+
+
+def _largest_group_mean(checked: Checked, rows: _Rows, all_groups: Vector, group: Vector) -> OnHost | None:
+    """Of the groups of two or more that are whole: all of their responses have trained tokens."""
+    ops, count = checked.ops, len(checked.samples.prompt_ids)
+    generated = np.bincount(all_groups, minlength=count)
+    trained = np.bincount(group, minlength=count)
+    order, sizes = ops.array(np.argsort(group, kind="stable")), ops.array(trained)
+    sums = ops.segment_sum(ops.pick(ops.where(rows.filled, rows.mean, 0.0), order), sizes)
+    whole = ops.count_segments(ops.pick(rows.filled, order), sizes) == sizes
+    means = ops.where(whole, abs(sums) / sizes, -1.0)
+    return _largest_of(checked, means, (trained == generated) & (generated > 1))
 
 
 def _samples_of_rows(checked: Checked) -> Vector | None:

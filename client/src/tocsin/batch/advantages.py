@@ -19,8 +19,8 @@ class Advantages:
     zero_advantage_token_ratio           share of tokens with A exactly 0: of tokens, where the group measures count groups
 
     Mask: under it only. No token: None. A NaN makes the first four NaN and counts in neither share. The mean is weighted by
-    length: in GRPO it is away from 0 as soon as good and bad responses differ in length. What must be 0 is another number: see
-    advantage_zero_group_max.
+    length: in GRPO it is away from 0 as soon as good and bad responses differ in length. What must be 0 is another mean: see
+    advantage_group_mean_max.
     """
 
     name: ClassVar[str] = "advantages"

@@ -69,9 +69,12 @@ class ValueClip:
         if self._epsilon is None:
             return
         value, old, target = block["values"], block["old_values"], block["returns"]
-        nearest = old + self._ops.clip(value - old, -self._epsilon, self._epsilon)
+        moved = value - old
+        nearest = old + self._ops.clip(moved, -self._epsilon, self._epsilon)
         self._tokens += block.tokens
-        self._clipped = self._clipped + self._ops.count(abs(nearest - target) > abs(value - target))
+        # Within eps `nearest` is the value but for rounding, which must not make it look worse.
+        clipped = (abs(moved) > self._epsilon) & (abs(nearest - target) > abs(value - target))
+        self._clipped = self._clipped + self._ops.count(clipped)
 
     def finish(self) -> Found:
         if self._epsilon is None:
