@@ -61,7 +61,8 @@ class Sender:
         self._queue: Handoff[Pending | _Flush] = Handoff(queue_items, queue_bytes)
         # Not an Event: its lock is not re-entrant, and a signal handler may interrupt `set` and call `put`.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._starting = threading.RLock()
+        # Taken once and kept, without waiting: one thread only, also when a signal handler interrupts its start and comes here.
+        self._started = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -123,15 +124,15 @@ class Sender:
             self._launch()
 
     def _launch(self) -> None:
-        with self._starting:
-            if self._thread is not None:
-                return
-            self._thread = threading.Thread(target=self._run, name="tocsin-sender", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError as error:  # at interpreter shutdown, or out of threads
-                self._thread = None
-                warn_once("thread", f"cannot start a thread ({error}); records wait in memory")
+        if not self._started.acquire(blocking=False):
+            return
+        self._thread = threading.Thread(target=self._run, name="tocsin-sender", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # at interpreter shutdown, or out of threads
+            self._thread = None
+            self._started.release()
+            warn_once("thread", f"cannot start a thread ({error}); records wait in memory")
 
     def _run(self) -> None:
         control_at = 0.0

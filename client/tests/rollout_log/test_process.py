@@ -109,7 +109,7 @@ def test_a_signal_handler_may_log_rollouts_while_the_loop_does(tmp_path: Path) -
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
         step = 0
-        while fired < 200:
+        while fired < 60:
             reporter.log_rollouts(step, responses=["loop"])
             step += 1
         signal.setitimer(signal.ITIMER_REAL, 0, 0)
@@ -141,3 +141,39 @@ def test_tensors(tmp_path: Path) -> None:
     assert (first["reward"], first["correct"], first["truncated"], first["components"]) == (0.5, True, True, {"x": 1.0})
     assert (first["policy_version"], first["prompt_id"], second["prompt_id"]) == (4, "7", "8")
     assert second["reward"] != second["reward"]
+
+
+def test_a_signal_handler_that_interrupts_the_first_call_starts_no_second_thread(tmp_path: Path) -> None:
+    """Two threads on one file lose steps. The handler comes at every line of the first call in turn."""
+    run(
+        """
+        import sys, threading, tocsin
+        lines = wanted = total = 0
+        while wanted <= total:
+            reporter = tocsin.Reporter("r")
+            lines = 0
+            def tracer(frame, event, argument):
+                global lines
+                if event == "line" and frame.f_globals["__name__"].startswith(("tocsin", "threading")):
+                    lines += 1
+                    if lines == wanted:
+                        sys.settrace(None)
+                        frame.f_trace = None
+                        reporter.log_rollouts(1, responses=["handler"])
+                        reporter.log(1, {"x": 1.0})
+                return tracer
+            sys.settrace(tracer)
+            reporter.log_rollouts(0, responses=["loop"])
+            reporter.log(0, {"x": 1.0})
+            sys.settrace(None)
+            total = total or lines
+            names = [thread.name for thread in threading.enumerate() if thread.name.startswith("tocsin")]
+            assert sorted(names) == ["tocsin-rollouts", "tocsin-sender"], (wanted, names)
+            reporter.close(30)
+            counters = reporter.counters
+            assert counters.rollouts.written == (2 if wanted else 1), (wanted, counters)
+            wanted += 2
+        assert total > 200, total
+        """,
+        tmp_path,
+    )

@@ -120,6 +120,8 @@ class RolloutLog:
         self._queue: Handoff[_Item | _Flush] = Handoff(_QUEUE_ITEMS, queue_bytes)
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._lock = threading.RLock()
+        # Taken once and kept, without waiting: one thread only, also when a signal handler interrupts its start and comes here.
+        self._started = threading.Lock()
         self._thread: threading.Thread | None = None
         self._files = FileWriter(disk_bytes)
         self._path: Path | None = None
@@ -189,16 +191,15 @@ class RolloutLog:
         return self._path
 
     def _launch(self) -> None:
-        with self._lock:
-            if self._thread is not None or self._closing:
-                return
-            thread = threading.Thread(target=self._run, name="tocsin-rollouts", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # at interpreter shutdown, or out of threads
-                warn_once("thread", f"cannot start a thread ({error}); rollouts wait in memory")
-                return
-            self._thread = thread
+        if self._thread is not None or self._closing or not self._started.acquire(blocking=False):
+            return
+        self._thread = threading.Thread(target=self._run, name="tocsin-rollouts", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # at interpreter shutdown, or out of threads
+            self._thread = None
+            self._started.release()
+            warn_once("thread", f"cannot start a thread ({error}); rollouts wait in memory")
 
     def _run(self) -> None:
         while not self._closing or len(self._queue):
