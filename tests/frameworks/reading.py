@@ -30,7 +30,10 @@ from collector.applied import Outcome
 from collector.model import Provenance
 from collector.run import Run
 from tocsin import wire
-from tocsin.formats import detect, read_records
+from tocsin.formats import Parsed, detect, read_records
+from tocsin.ship.bookmarks import Bookmarks
+from tocsin.ship.follow import Follower
+from tocsin.ship.source import Reading
 from tocsin.wire import Record, RunRecord, StepRecord
 
 SAMPLES: Final = Path(__file__).parent / "samples"
@@ -110,6 +113,24 @@ def _rows(vocabulary: str, rows: list[dict[str, Any]]) -> Iterator[Record]:
     yield RunRecord(run="sample", time=START, labels={"framework": vocabulary})
     for at, row in enumerate(rows):
         yield StepRecord(run="sample", step=row["step"], time=START + 60.0 * at, names=vocabulary, metrics=row["metrics"])
+
+
+def followed(sample: str, folder: Path) -> Sent:
+    """The records of a sample that is written line by line and followed, slowly: no row waits for another one."""
+    path, now = folder / sample, [START]
+    reading = Reading(to="x", run="sample", bookmarks=Bookmarks(folder / "places"), key="log", clock=lambda: now[0])
+    follower = Follower(path, "auto", reading)
+    places: list[Parsed] = []
+    for line in (SAMPLES / sample).read_bytes().splitlines(keepends=True):
+        with path.open("ab") as file:
+            file.write(line)
+        for _ in range(2):  # the first look sees a row, the second finds that it has waited
+            now[0] += 60.0
+            places += follower.poll(last=False).parsed
+    while (batch := follower.poll(last=True)).more or batch.parsed:
+        places += batch.parsed
+    follower.close()
+    return Sent([place.record for place in places if place.record is not None], sum(place.record is None for place in places))
 
 
 def recognised(sample: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,20 @@ def test_canonical_metrics_are_the_expected_ones(sample: str) -> None:
             if canonical[key][1] != wanted[1] or not same(canonical[key][0], wanted[0])
         }
         assert not wrong, f"step {step}: (got, expected)"
+
+
+@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if not sample.endswith(".rows.json")])
+def test_followed_slowly_it_comes_to_the_same(sample: str, tmp_path: Path) -> None:
+    """Rows that were joined, and the same rows sent one by one because each came late: the collector ends with the same."""
+    table, sent = reading.table(sample), reading.followed(sample, tmp_path)
+    steps = reading.collected(sent.records, table.config)
+    assert sent.unreadable == table.unreadable
+    for step, expected in table.steps.items():
+        canonical = {key: (value.value, value.kind) for key, value in steps[step].items() if value.canonical}
+        assert canonical.keys() == expected.keys(), f"step {step}"
+        for key, (value, kind) in expected.items():
+            assert same(canonical[key][0], value), key
+            assert canonical[key][1] == kind, key
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

@@ -62,6 +62,17 @@ def test_a_state_in_one_line_is_no_log_of_lines(tmp_path: Path, key: str) -> Non
     assert detect(path) == {"step": "trainer-state", "system/step": "roll-state"}[key]
 
 
+def test_a_half_written_state_is_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "worker_state_pipeline.json"
+    text = '{"step": 1, "log_history": [{"actor/lr": 1e-06, "system/step": 0}]}'
+    for size in range(1, text.index("}")):
+        path.write_text(text[:size])
+        with pytest.raises(UnknownFormat):
+            detect(path)
+    path.write_text(text)
+    assert detect(path) == "roll-state"
+
+
 def test_every_format_has_an_example() -> None:
     assert set(BEGINNINGS) == {name for name, format in FORMATS.items() if format.read is None}  # TensorBoard: test_tensorboard
 

@@ -20,7 +20,9 @@ HEAD_BYTES: Final = 8 * 1024 * 1024
 """A console may print model output for a long time before its first row."""
 _BRACE: Final = re.compile(r"\{(?=['\"])")
 _HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[')
-_ROLL_HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*\{[^{}]*"system/step"\s*:')
+_FIRST_ENTRY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*(?:\]|\{[^{}]*\})')
+_ROLLS_STEP: Final = b'"system/step"'
+_TRAINERS_KEYS: Final = (b'"best_metric"', b'"global_step"', b'"max_steps"')
 # Signs of a trainer that has not logged a row yet.
 _TRL_SIGNS: Final = re.compile(
     rb"\*{5} Running training \*{5}|Unsloth(?::| \d{4}\.)|Total (?:optimization )?steps = \d|0/\d+ \[00:00<\?"
@@ -63,7 +65,7 @@ def recognise(beginning: bytes) -> str | None:
     first = next((row for row in rows if row.strip()), b"")
     # A log of lines may hold a history too, as ms-swift's does at its end; a state has it in its one object.
     if stripped.startswith(b"{") and _HISTORY.search(beginning) and (_HISTORY.search(first) or _line_format(first) is None):
-        return "roll-state" if _ROLL_HISTORY.search(beginning) else "trainer-state"
+        return _state_format(beginning)
     if csv_table.is_header(first):
         return "csv"
     for row in rows:
@@ -72,6 +74,14 @@ def recognise(beginning: bytes) -> str | None:
     if _VERL_SIGNS.search(beginning):
         return "verl-console"
     return "trl-console" if _TRL_SIGNS.search(beginning) else None
+
+
+def _state_format(beginning: bytes) -> str | None:
+    """Whose state it is, from the first entry of its history; None while that is half-written and nothing else tells."""
+    first = _FIRST_ENTRY.search(beginning)
+    if first is not None:
+        return "roll-state" if _ROLLS_STEP in first[0] else "trainer-state"
+    return "trainer-state" if any(key in beginning for key in _TRAINERS_KEYS) else None
 
 
 def _line_format(line: bytes) -> str | None:
