@@ -117,6 +117,13 @@ def test_steps_that_are_not_logged_are_measured_all_the_same(tmp_path: Path) -> 
     assert not [name for record in found.steps for name in record.metrics if name.startswith(("train_", "total_flos"))]
 
 
+def test_rows_that_say_the_run_time_are_rows_of_the_log(tmp_path: Path) -> None:
+    found = trained(tmp_path, include_num_input_tokens_seen="all", max_steps=2)
+    assert [record.step for record in found.steps] == [1, 2]
+    for record in found.steps:
+        assert {"train_runtime", "loss", "epoch", "reward"} <= record.metrics.keys()
+
+
 def test_learning_rate_and_gradient_norm_are_the_logged_ones(healthy: Trained) -> None:
     for record, row in zip(healthy.steps, healthy.trainer.state.log_history, strict=False):
         assert record.metrics["learning_rate"] == row["learning_rate"]

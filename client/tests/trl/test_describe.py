@@ -64,9 +64,19 @@ def test_bounds_of_importance_weights(mode: str, low: float | None, bounds: tupl
 )  # fmt: skip
 def test_how_advantages_are_made(scale: Any, expected: str | None) -> None:
     assert advantage_of(SimpleNamespace(scale_rewards=scale), "grpo") == expected
-    assert advantage_of(SimpleNamespace(scale_rewards=scale), "rloo") == "leave_one_out"
     several = SimpleNamespace(scale_rewards=scale, multi_objective_aggregation="normalize_then_sum")
-    assert advantage_of(several, "grpo") == "batch_std"
+    assert advantage_of(several, "grpo") == "sum_of_group_std"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"beta": 0.0}, "leave_one_out"), ({"beta": 0.1}, "leave_one_out_kl"), ({}, "leave_one_out"),
+        ({"beta": 0.1, "normalize_advantages": True}, "leave_one_out_batch_std"),
+    ],
+)  # fmt: skip
+def test_advantages_of_rloo(given: dict[str, Any], expected: str) -> None:
+    assert advantage_of(SimpleNamespace(**given), "rloo") == expected
 
 
 def named(name: str, *bases: type) -> Any:

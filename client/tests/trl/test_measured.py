@@ -180,7 +180,7 @@ def test_rloo_divergence_is_known_although_it_ends_in_the_reward(tmp_path: Path)
     for record, row in zip(found.steps, found.trainer.state.log_history, strict=False):
         assert record.metrics["kl_reference_k1"] == pytest.approx(row["kl"], rel=1e-4, abs=1e-7)
     assert found.steps[-1].metrics["kl_reference_k1"] != 0
-    assert found.run.config["advantage"] == "leave_one_out"
+    assert found.run.config["advantage"] == "leave_one_out_kl"
     assert "advantage_bound_excess" not in found.steps[0].metrics, "that bound is GRPO's"
 
 
@@ -293,6 +293,27 @@ def test_groups_without_spread_are_counted(tmp_path: Path) -> None:
     assert {0.0, 1.0} >= set(found.series("zero_variance_group_ratio")) or len(
         set(found.series("zero_variance_group_ratio"))
     ) > 1
+
+
+def test_prompts_that_no_function_can_judge_do_not_make_rewards_nan(tmp_path: Path) -> None:
+    """As TRL's accuracy_reward does where it cannot read the right answer."""
+
+    def accuracy_reward(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
+        return [None if prompt < "2" else float("1" in text) for prompt, text in zip(prompts, completions, strict=True)]
+
+    found = trained(tmp_path, reward_funcs=[accuracy_reward])
+    judged = []
+    for record, row in zip(found.steps, found.trainer.state.log_history, strict=False):
+        groups = record.groups
+        metrics = record.metrics
+        assert groups is not None
+        judged.append(len(groups.prompt))
+        if row["reward"] is None:
+            continue
+        assert metrics["reward_mean"] == pytest.approx(row["reward"], rel=1e-6)
+        assert metrics["correct_ratio"] == pytest.approx(row["rewards/accuracy_reward/mean"], rel=1e-6)
+        assert metrics["response_length_mean"] == pytest.approx(row["completions/mean_length"])
+    assert min(judged) < 4, "the case has groups that are not judged in it"
 
 
 def test_a_named_reward_function_says_what_is_correct(tmp_path: Path) -> None:

@@ -108,8 +108,7 @@ def test_generations_are_joined_in_their_order() -> None:
     assert found is not None
     assert (found.rewards.tolist(), found.lengths.tolist(), found.own.tolist()) == ([1, 2, 3, 4], [1, 1, 2, 1], [0, 1, 2, 3])
     assert found.ids == [digest("p0")] * 2 + [digest("q")] * 2
-    batch, own = batches_of(found)
-    assert own is None
+    (batch,) = batches_of(found)
     assert batch.lengths is not None and batch.token_ids is not None
     assert (batch.lengths.tolist(), batch.token_ids.tolist()) == ([1, 1, 2, 1], [5, 5, 1, 2, 3])
 
@@ -125,14 +124,23 @@ def test_of_several_processes_the_tokens_are_this_ones() -> None:
     found = responses_of(parts, 2)
     assert found is not None and not found.alone
     assert found.own.tolist() == [2, 3, 8, 9]
-    everything, own = batches_of(found)
-    assert own is not None
+    own, everything = batches_of(found)
     assert everything.rewards is not None and len(everything.rewards) == 12
     assert everything.response_lengths is None and everything.token_ids is None
     assert own.rewards is not None and own.response_lengths is not None and own.truncated is not None
     assert own.rewards.tolist() == [2, 3, 12, 13]
     assert own.response_lengths.tolist() == [1, 2, 2, 3]
     assert own.truncated.tolist() == [True, False, True, False]
+
+
+def test_a_response_without_a_reward_is_no_sample_of_it() -> None:
+    nan = math.nan
+    found = responses_of([generation([[1.0], [nan], [nan], [nan], [3.0], [3.0]])], 2)
+    assert found is not None
+    every, scored = batches_of(found)
+    assert every.rewards is None and every.response_lengths is not None and len(every.response_lengths) == 6
+    assert scored.rewards is not None and scored.rewards.tolist() == [1, 3, 3]
+    assert scored.prompts == [digest("p0"), digest("p2"), digest("p2")]
 
 
 def test_tokens_of_tools_are_no_length() -> None:

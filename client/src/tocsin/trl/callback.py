@@ -264,4 +264,6 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         """An exception leaves `train`: transformers tells callbacks nothing of it."""
         if self._training:
             status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+            if isinstance(error, SystemExit) and error.code in (None, 0):
+                status = "finished"  # as for a `with` block of the reporter
             self._finish(status, f"{type(error).__name__}: {error}"[:500], self._trainer.state)

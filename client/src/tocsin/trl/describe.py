@@ -112,11 +112,18 @@ def config_of(args: Any, kind: str = "grpo") -> dict[str, Any]:
 
 
 def advantage_of(args: Any, kind: str) -> str | None:
-    """How advantages are made of rewards: group_std, group_mean, batch_std, leave_one_out; None where it is not known."""
+    """How advantages are made of rewards; None where it is not known.
+
+    group_std, group_mean, batch_std, leave_one_out as in `tocsin.batch`. With the others a group of equal rewards may have
+    advantages: leave_one_out_kl (RLOO with a divergence in the reward), leave_one_out_batch_std (RLOO with
+    `normalize_advantages`), sum_of_group_std (`normalize_then_sum`).
+    """
     if kind == "rloo":
-        return "leave_one_out"
+        if getattr(args, "normalize_advantages", False):
+            return "leave_one_out_batch_std"
+        return "leave_one_out_kl" if _number(args, "beta") else "leave_one_out"
     if getattr(args, "multi_objective_aggregation", "sum_then_normalize") != "sum_then_normalize":
-        return "batch_std"
+        return "sum_of_group_std"
     scale = getattr(args, "scale_rewards", None)
     return None if scale is None else _ADVANTAGES.get(str(scale))
 

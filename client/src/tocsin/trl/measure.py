@@ -85,14 +85,13 @@ def measure(step: Step, wanted: Wanted) -> Measured:
     skipped: dict[str, str] = {}
     groups = None
     if responses is not None:
-        everything, own = batches_of(responses)
-        if own is not None:
-            metrics |= summarize(own, wanted.settings).metrics
+        for part in batches_of(responses):
+            summary = summarize(part, wanted.settings)
+            metrics |= summary.metrics
+            groups = summary.groups
+            skipped |= summary.skipped
+        if not responses.alone:
             metrics = {name: value for name, value in metrics.items() if name not in _LENGTHS_OF_ALL}
-        summary = summarize(everything, wanted.settings)
-        metrics |= summary.metrics
-        groups = summary.groups
-        skipped |= summary.skipped
     batch = batch_of_tokens(step, responses, wanted)
     tokens = summarize(batch, wanted.settings)
     # The loss has its rows in another order than the generation, and not all of them: lengths are the generation's.
@@ -156,10 +155,10 @@ def without_unscored(batch: Batch) -> Batch | None:
     rollout, old = batch.rollout_logprobs, batch.old_logprobs
     if rollout is None or old is None or batch.mask is None:
         return None
-    unscored = rollout.isnan() & (batch.mask != 0)
+    unscored = rollout.isnan() & batch.mask
     if not bool(unscored.any()):
         return None
-    return Batch(mask=(batch.mask != 0) & ~unscored, rollout_logprobs=rollout, old_logprobs=old)
+    return Batch(mask=batch.mask & ~unscored, rollout_logprobs=rollout, old_logprobs=old)
 
 
 def batch_of_ratios(passes: Sequence[LossPass], ratio: str) -> Batch | None:
@@ -172,7 +171,7 @@ def batch_of_ratios(passes: Sequence[LossPass], ratio: str) -> Batch | None:
     for seen in passes:
         if seen.new_logprobs is None:
             return None
-        mask = seen.mask != 0
+        mask = seen.mask
         new = torch.where(mask, seen.new_logprobs.float(), 0.0)
         if ratio == "sequence_sum":
             if seen.old_sequence_logprobs is None:
@@ -231,7 +230,8 @@ def _rows(parts: Sequence[Tensor | None], width: int) -> Tensor | None:
     for part in parts:
         if part is None:
             return None
-        padded.append(torch.nn.functional.pad(part, (0, width - part.shape[1])))
+        missing = width - int(part.shape[1])
+        padded.append(torch.nn.functional.pad(part, (0, missing)) if missing else part)
     return padded[0] if len(padded) == 1 else torch.cat(padded)
 
 

@@ -121,7 +121,7 @@ class Observer:
         loss = detached(result[0] if isinstance(result, tuple) else result)
         if loss is not None:
             self._step.losses.append(loss)
-        seen: LossPass = read_loss(inputs, calls, loss, generated_at=self._generated_at, at=self._at())
+        seen: LossPass = read_loss(inputs, calls, generated_at=self._generated_at, at=self._at())
         if self._step.positions and self._step.positions + seen.positions > self._max_positions:
             self._step.left_out += 1
             self._trouble(

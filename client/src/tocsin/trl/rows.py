@@ -18,6 +18,7 @@ SUMMARY: Final = frozenset(
         "total_flos",
         "train_loss",
         "epoch",
+        "num_input_tokens_seen",
     }
 )
 """Keys of the row that closes a training, after the last step."""
@@ -56,7 +57,7 @@ class Rows:
 
     def add_logged(self, step: int, logs: Mapping[str, Any], reporter: Reporter | None) -> None:
         """A row of the trainer's log: it completes the step's record, which leaves."""
-        if "train_runtime" in logs:
+        if "train_loss" in logs:  # train_runtime stands in every row when tokens are counted (include_num_input_tokens_seen)
             # TRL closes with the means of the steps since its last row in the same row: those belong to the last step.
             logs = {name: value for name, value in logs.items() if name not in SUMMARY}
         if logs:

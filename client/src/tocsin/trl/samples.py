@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -93,8 +93,15 @@ def responses_of(
     )
 
 
-def batches_of(found: Responses) -> tuple[Batch, Batch | None]:
-    """The batch of all responses; and, with several processes, that of this process's, as nobody gathers the tokens."""
+def batches_of(found: Responses) -> list[Batch]:
+    """What is to be summarised; of a measure that two of them have, the later one's value holds.
+
+    Three, of which the first and the last are often the second one again:
+    - the responses of this process, with their tokens, which nobody gathers
+    - all responses
+    - those with a reward: a response to which no reward function applies is no sample of the reward, nor of a group's spread
+    """
+    every = np.arange(len(found.rewards))
     tokens: dict[str, Any] = {
         "response_lengths": found.lengths,
         "truncated": found.truncated,
@@ -102,22 +109,32 @@ def batches_of(found: Responses) -> tuple[Batch, Batch | None]:
         "token_ids": np.concatenate([*found.token_ids, np.zeros(0, np.int64)]),
         "lengths": np.array([len(ids) for ids in found.token_ids], dtype=np.int64),
     }
+    scored = every[~np.isnan(found.rewards)]
+    complete = len(scored) == len(every)
     if found.alone:
-        return _batch(found, range(len(found.rewards)), tokens), None
-    return _batch(found, range(len(found.rewards)), {}), _batch(found, found.own, tokens)
+        batches = [Batch(**_texts(found, every), **tokens, **(_scores(found, every) if complete else {}))]
+    else:
+        batches = [
+            Batch(**_texts(found, found.own), **tokens, **_scores(found, found.own)),
+            Batch(**_texts(found, every), **(_scores(found, every) if complete else {})),
+        ]
+    return batches if complete else [*batches, Batch(prompts=[found.ids[row] for row in scored], **_scores(found, scored))]
 
 
-def _batch(found: Responses, chosen: Iterable[int], tokens: Mapping[str, Any]) -> Batch:
-    rows = list(chosen)
-    return Batch(
-        rewards=found.rewards[rows],
-        prompts=[found.ids[row] for row in rows],
-        components={name: values[rows] for name, values in found.components.items()},
-        correct=None if found.correct is None else found.correct[rows],
-        responses=[found.responses[row] for row in rows],
-        prompt_texts=[found.prompts[row] for row in rows],
-        **tokens,
-    )
+def _texts(found: Responses, rows: Vector) -> dict[str, Any]:
+    return {
+        "prompts": [found.ids[row] for row in rows],
+        "responses": [found.responses[row] for row in rows],
+        "prompt_texts": [found.prompts[row] for row in rows],
+    }
+
+
+def _scores(found: Responses, rows: Vector) -> dict[str, Any]:
+    return {
+        "rewards": found.rewards[rows],
+        "components": {name: values[rows] for name, values in found.components.items()},
+        "correct": None if found.correct is None else found.correct[rows],
+    }
 
 
 def group_ids(prompts: Sequence[Any], group_size: int | None) -> list[str]:

@@ -22,11 +22,9 @@ class LossPass:
     """One micro-batch as it went through the loss: b responses of T positions, padded to the right."""
 
     mask: Tensor
-    """[b, T]: 1 = trained on (completion mask and tool mask)."""
-    advantages: Tensor | None
+    """[b, T], bool: trained on (completion mask and tool mask)."""
+    advantages: Tensor | None = None
     """[b] or [b, T]."""
-    loss: Tensor | None
-    """[]: the micro-batch's loss, scaled for accumulation."""
     new_logprobs: Tensor | None = None
     """[b, T]: of this pass."""
     old_logprobs: Tensor | None = None
@@ -95,7 +93,7 @@ class Step:
     """Micro-batches beyond the limit of held positions."""
 
 
-def read_loss(inputs: Mapping[str, Any], captured: Sequence[Any], loss: Any, **where: Any) -> LossPass:
+def read_loss(inputs: Mapping[str, Any], captured: Sequence[Any], **where: Any) -> LossPass:
     """The pass that one `compute_loss(model, inputs)` made.
 
     captured    what `_get_per_token_logps_and_entropies` returned meanwhile; a pass calls it once
@@ -105,23 +103,23 @@ def read_loss(inputs: Mapping[str, Any], captured: Sequence[Any], loss: Any, **w
     if getattr(mask, "ndim", None) != 2:
         raise UnknownShape("the inputs of the loss have no completion_mask of two dimensions")
     assert mask is not None
-    if (tool_mask := fitting(inputs.get("tool_mask"), mask.shape)) is not None:
-        mask = mask * tool_mask
+    shape = mask.shape
+    trained = mask != 0
+    if (tool_mask := fitting(inputs.get("tool_mask"), shape)) is not None:
+        trained = trained & (tool_mask != 0)
     new, entropy = _logprobs_of(captured)
     advantages = inputs.get("advantages")
-    if getattr(advantages, "ndim", 0) not in (1, 2) or len(advantages) != len(mask):  # type: ignore[arg-type]  # ndim of None is 0
+    if advantages is not None and (advantages.ndim not in (1, 2) or len(advantages) != len(mask)):
         advantages = None
-    sequence = fitting(inputs.get("old_logps"), mask.shape[:1])
     return LossPass(
-        mask=mask.detach(),
+        mask=trained,
         advantages=detached(advantages),
-        loss=detached(loss),
-        new_logprobs=detached(fitting(new, mask.shape)),
-        old_logprobs=detached(fitting(inputs.get("old_per_token_logps"), mask.shape)),
-        old_sequence_logprobs=detached(sequence),
-        rollout_logprobs=detached(fitting(inputs.get("sampling_per_token_logps"), mask.shape)),
-        ref_logprobs=detached(fitting(inputs.get("ref_per_token_logps"), mask.shape)),
-        entropy=detached(fitting(entropy, mask.shape)),
+        new_logprobs=detached(fitting(new, shape)),
+        old_logprobs=detached(fitting(inputs.get("old_per_token_logps"), shape)),
+        old_sequence_logprobs=detached(fitting(inputs.get("old_logps"), shape[:1])),
+        rollout_logprobs=detached(fitting(inputs.get("sampling_per_token_logps"), shape)),
+        ref_logprobs=detached(fitting(inputs.get("ref_per_token_logps"), shape)),
+        entropy=detached(fitting(entropy, shape)),
         **where,
     )
 
