@@ -210,6 +210,15 @@ def test_two_writers_are_read_in_order_of_time(tmp_path: Path) -> None:
     ]
 
 
+def test_a_writers_clock_that_runs_ahead_puts_nothing_out_of_order(tmp_path: Path) -> None:
+    """The first event has the time of its making; the others may have been given theirs by the trainer."""
+    train = [(10.0 * step + 5, step, {"train/pg_loss": float(step)}) for step in range(4)]
+    rollouts = [(10.0 * number + 1, number, {"rollout/raw_reward": float(number)}) for number in range(4)]
+    events.write(tmp_path / "events.out.tfevents.1.h.1.0", train, 5000.0)
+    events.write(tmp_path / "events.out.tfevents.1.h.2.0", rollouts, 6000.0)
+    assert [(attempt, step, len(values)) for attempt, step, values in metrics(tmp_path)] == [(1, step, 2) for step in range(4)]
+
+
 # --- damage --------------------------------------------------------------------------------------------------------------
 
 

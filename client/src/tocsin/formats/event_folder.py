@@ -154,7 +154,10 @@ class EventFolder:
                 first = file
         if first is None or (behind and not last and now - first.seen < wait):
             return None
+        began = _time(first.ahead)
         taken = first.ahead.popleft()
+        if taken.event is not None and taken.event.begins:
+            taken = taken._replace(event=taken.event._replace(time=began))
         self.given += taken.next_offset - first.taken
         first.taken = taken.next_offset
         return taken
@@ -208,8 +211,17 @@ class EventFolder:
 
 
 def _order(file: _File) -> tuple[float, str]:
-    event = file.ahead[0].event
-    return (event.time if event is not None and event.time == event.time else float("-inf"), file.name)
+    return _time(file.ahead), file.name
+
+
+def _time(ahead: deque[Taken]) -> float:
+    """The time of the first event; a file begins no later than what is logged in it, whatever its own word is."""
+    event = ahead[0].event
+    if event is None or math.isnan(event.time):
+        return -math.inf
+    if event.begins and len(ahead) > 1 and (second := ahead[1].event) is not None and second.time < event.time:
+        return second.time
+    return event.time
 
 
 def _checksum(path: Path, length: int) -> tuple[int, int]:

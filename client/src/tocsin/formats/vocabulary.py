@@ -38,11 +38,12 @@ _MARKS: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
             r"|tokens?/(total_)?\w*_length/|scheduler/\w+_count$|system/(global_step|samples|tps)|time/step_\w+$|group/\w+_ratio"
         ),
         "open_instruct": re.compile(
-            r"debug/vllm_|objective/(kl\d_avg|verifiable_\w+)|policy/(entropy|clipfrac)_avg$|val/(rho_\w+|sequence_lengths\w*)$"
+            r"debug/vllm_|objective/(kl\d_avg|verifiable_\w+)|val/(rho_\w+|sequence_lengths\w*)$"
             r"|batch/(filtered_prompts\w*|percent_solved_\w+)|unsolved_batch_size_ratio$|model_step_\w+$"
         ),
         "trl": re.compile(
-            r"(train/)?(completions/|rewards/.+/(mean|std)$|frac_reward_zero_std$|clip_ratio/|sampling/|num_tokens$|objective/rlhf_)"
+            r"(train/)?(completions/|rewards/.+/(mean|std)$|frac_reward_zero_std$|clip_ratio/|sampling/|num_tokens$)"
+            r"|objective/(rlhf_reward|non_score_reward|scores)|policy/(approxkl|entropy|clipfrac)_avg$|logps/(chosen|rejected)$"
         ),
         "ms_swift": re.compile(r"(train/)?(rollout_correction/|train_speed\(s/it\)$|global_step/max_steps$)"),
     }
