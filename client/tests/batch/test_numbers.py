@@ -133,6 +133,10 @@ def test_gradients_entry_by_entry() -> None:
     }
     assert counts(measured(grads=grads)) == {"grad": 5}
     assert counts(measured(grads={"frozen": None})) == {"grad": None}
+    wrong = measured(grads=[torch.zeros(2)], grad_norms=[NAN])
+    assert wrong.skipped["grads"] == "TypeError: a mapping of names to arrays was expected, this is list"
+    assert counts(wrong) == {"grad": 1}
+    assert measured(grads={"w": "text"}).skipped["grads"].startswith("TypeError: [w] is no array of numbers")
     # The entries are asked before the norms, which would only say "one update".
     assert counts(measured(grads={"a": torch.zeros(2)}, grad_norms=[NAN])) == {"grad": 0}
     assert counts(measured(grads={}, grad_norms=[NAN, 1.0, INF])) == {"grad": 2}

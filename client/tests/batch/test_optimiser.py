@@ -49,7 +49,7 @@ def test_against_the_clipping_of_torch() -> None:
 
 
 def test_rounding_is_no_clipping() -> None:
-    summary = measured(grad_norms=[1.0, 1.0, 1.0], grad_norms_clipped=[1.0, 0.99999, 0.99])
+    summary = measured(grad_norms=[1.0, 1.0, 0.0], grad_norms_clipped=[0.99, 0.99999, 0.0])
     assert number(summary, "grad_clip_ratio") == pytest.approx(1 / 3)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tocsin.batch.arrays import ops_of
 from tocsin.batch.checked import PER_RESPONSE, SAMPLE_FIELDS
+from tocsin.batch.gradient import local
 from tocsin.batch.inputs import TOKEN_FIELDS, Batch
 
 _KNOWN: Final = frozenset((*TOKEN_FIELDS, *PER_RESPONSE, *SAMPLE_FIELDS, "lengths"))
@@ -24,7 +25,7 @@ def check_rest(batch: Batch, problems: dict[str, str]) -> Batch:
             continue
         try:
             if item.name == "grads":
-                _check_mapping(value)
+                _check_gradients(value)
             elif item.name == "completion_tokens":
                 batch = dataclasses.replace(batch, completion_tokens=_number(value))
             else:
@@ -37,12 +38,15 @@ def check_rest(batch: Batch, problems: dict[str, str]) -> Batch:
     return batch
 
 
-def _check_mapping(values: Any) -> None:
+def _check_gradients(values: Any) -> None:
     if not isinstance(values, Mapping):
         raise TypeError(f"a mapping of names to arrays was expected, this is {type(values).__name__}")
     for name, value in values.items():
+        if value is None:
+            continue  # a parameter without a gradient
         try:
-            ops_of([value]).array(value)
+            held = local(value)
+            ops_of([held]).array(held)
         except Exception as error:
             raise TypeError(f"[{name}] is no array of numbers: {error}") from error
 

@@ -7,12 +7,12 @@ names the place; what comes after it only inherits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from tocsin.batch.arrays import Array, Ops, ops_of
 from tocsin.batch.checked import Checked
 from tocsin.batch.contract import Found, Scalar
+from tocsin.batch.gradient import local
 from tocsin.batch.inputs import Settings
 from tocsin.batch.short import short
 from tocsin.batch.tokens import TokenBlock
@@ -85,8 +85,8 @@ def nonfinite_grad(checked: Checked, settings: Settings) -> Found:
     Gradients are counted where they lie; of sharded ones (DTensor) this process's shard, since the whole would be a collective
     operation. A parameter without a gradient (None) is left out. No gradient, no norm: None.
     """
-    if checked.has("grads") and isinstance(checked.batch.grads, Mapping):
-        count = _in_gradients(list(checked.batch.grads.values()))
+    if checked.has("grads"):
+        count = _in_gradients(list((checked.batch.grads or {}).values()))
     elif checked.has("grad_norms"):
         norms = short(checked.batch.grad_norms)
         count = sum(not math.isfinite(norm) for norm in norms) if len(norms) else None
@@ -100,12 +100,10 @@ def _in_gradients(grads: list[Any]) -> int | None:
     for grad in grads:
         if grad is None:
             continue
-        local = grad.to_local() if hasattr(grad, "to_local") else grad
-        if getattr(local, "is_sparse", False):
-            local = local.coalesce().values()
-        ops = ops_of([local])
-        _, counts = by_device.setdefault(str(getattr(local, "device", "cpu")), (ops, []))
-        counts.append(ops.count(~ops.is_finite(ops.array(local))))
+        held = local(grad)
+        ops = ops_of([held])
+        _, counts = by_device.setdefault(str(getattr(held, "device", "cpu")), (ops, []))
+        counts.append(ops.count(~ops.is_finite(ops.array(held))))
     if not by_device:
         return None
     return sum(int(number) for ops, counts in by_device.values() for number in ops.numbers(counts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from tocsin.batch.contract import Found
 from tocsin.batch.inputs import Settings
 from tocsin.batch.short import short
 
-_CLIPPED: float = 1e-4
+_CLIPPED: Final = 1e-4
 """A norm that is smaller after clipping by less than this, relative, was not clipped: both were summed in low precision."""
 
 
