@@ -143,6 +143,9 @@ class TorchOps:
         return found
 
     def top(self, x: Array, k: int) -> Array:
+        if x.device.type == "cpu":  # as above: six times as fast
+            values = x.numpy()
+            return torch.from_numpy(np.partition(values, len(values) - k)[len(values) - k :])
         return torch.topk(x, k, sorted=False).values
 
     def join(self, parts: Sequence[Array]) -> Array:
