@@ -188,6 +188,16 @@ def test_rewards_that_are_not_finite() -> None:
         assert [str(mean) for mean in means] == ["nan", "inf", "nan", "0.5"]
 
 
+def test_finite_rewards_that_overflow_give_no_infinity() -> None:
+    summary = measured(prompts=["far", "far", "one"], rewards=[1.7e308, -1.7e308, 1.0])
+    assert summary.groups is not None
+    assert summary.groups.reward_mean == [0.0, 1.0]
+    assert summary.groups.reward_std == [None, None]
+    assert summary.metrics["reward_group_range_mean"] is None
+    assert summary.skipped["reward_group_range_mean"].startswith("overflow")
+    assert number(summary, "zero_variance_group_ratio") == 0.0
+
+
 def test_more_groups_than_a_record_holds() -> None:
     count = wire.MAX_GROUPS + 10
     summary = measured(prompts=list(range(count)), rewards=np.zeros(count), correct=np.zeros(count))

@@ -160,12 +160,16 @@ def groups_block(checked: Checked, settings: Settings) -> Found:
         groups.success = [int(k) if members == size else None for members, k in pairs]
     if samples.rewards is not None:
         table = group_table(samples)
-        groups.reward_mean = table.mean[part].tolist()
-        groups.reward_std = [
-            std if members > 1 else None for members, std in zip(table.sizes[part], table.std[part].tolist(), strict=True)
-        ]
+        groups.reward_mean = _told(table.mean, table)[part]
+        groups.reward_std = _told(table.std, table)[part]
     found.groups = groups
     return found
+
+
+def _told(values: Vector, table: GroupTable) -> list[float | str | None]:
+    """None where finite rewards gave no finite value: the deviation of a group of one, squares that overflowed."""
+    known = np.isfinite(values) | ~np.isfinite(table.lowest) | ~np.isfinite(table.highest)
+    return [value if there else None for value, there in zip(values.tolist(), known.tolist(), strict=True)]
 
 
 def _sizes(samples: Samples) -> Vector:
