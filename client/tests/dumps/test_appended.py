@@ -330,3 +330,40 @@ def test_any_bytes_are_counted_and_cost_only_themselves(lines: list[bytes]) -> N
         told = following.looks()
         assert told[-2:] == ["run 1", "1:1"]
         assert len(told) - 2 == sum(1 for line in noise if line.strip())
+
+
+def test_removed_shards_are_no_loss(shards: Following) -> None:
+    shards.step(1)
+    shards.append(dumps.open_instruct_rows(dumps.make(2), 2)[:6])
+    assert shards.look() == ["run 1", "1:1"]
+    shards.append(dumps.open_instruct_rows(dumps.make(2), 2)[6:])
+    shards.step(3, shard=1)
+    (shards.path / "a__1__1700000000_rollouts_000000.jsonl").unlink()
+    assert shards.look() == ["1:2"]
+    shards.start()
+    shards.step(4, shard=2)
+    (shards.path / "a__1__1700000000_rollouts_000001.jsonl").unlink()
+    assert shards.looks() == ["1:4"], "step 3 was removed before anyone read it"
+
+
+def test_other_bytes_in_place_are_a_new_attempt(shards: Following) -> None:
+    for step in (1, 2):
+        shards.step(step)
+    shards.looks()
+    path = shards.path / "a__1__1700000000_rollouts_000000.jsonl"
+    rows = [row for step in (1, 2, 3) for row in dumps.open_instruct_rows(dumps.make(step, seed=1), step)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert shards.looks() == ["run 2", "2:1", "2:2", "2:3"]
+
+
+def test_a_step_waits_longer_for_the_rest_of_a_half_row(shards: Following) -> None:
+    path = shards.append(dumps.open_instruct_rows(dumps.make(1), 1))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    shards.look()
+    for _ in range(3):
+        shards.now += GRACE_SECONDS
+        assert shards.look() == []
+    path.write_bytes(whole)
+    assert shards.look() == []
+    assert shards.looks() == ["run 1", "1:1"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from tests.kit import dumps
 from tocsin import wire
-from tocsin.dumps import follow_dump
-from tocsin.dumps.stepwise import GRACE_SECONDS, REMEMBERED, TORN_SECONDS, Stepwise
+from tocsin.dumps import DUMPS, follow_dump
+from tocsin.dumps.layout import verl_units
+from tocsin.dumps.rows import Row, file_rows
+from tocsin.dumps.stepwise import GRACE_SECONDS, TORN_SECONDS, Stepwise
 from tocsin.formats import Parsed
 from tocsin.ship.bookmarks import Bookmarks
 from tocsin.ship.source import Reading, Source
@@ -199,15 +202,21 @@ def test_rows_that_come_late_to_an_older_step_open_no_attempt(verl: Following) -
 
 def test_a_restart_further_back_than_is_remembered(verl: Following) -> None:
     row = '{"input": "p", "output": "a", "score": 1.0}\n'
-    for step in range(1, REMEMBERED + 11):
+    for step in range(1, 21):
         verl.write(step, text=row)
-    assert verl.looks()[-1] == f"1:{REMEMBERED + 10}"
+    remember_little(verl)
+    assert verl.looks()[-1] == "1:20"
     verl.start()
+    remember_little(verl)
     assert verl.looks() == []
     verl.write(3, seed=1)
     assert verl.looks() == ["run 2", "2:3"]
     verl.write(4, seed=1)
     assert verl.looks() == ["2:4"]
+
+
+def remember_little(following: Following) -> None:
+    following.source = Stepwise(following.path, DUMPS[following.name], verl_units, following.reading, remembered=8)
 
 
 def test_steps_without_a_readable_sample_say_so_and_the_rest_goes_on(verl: Following) -> None:
@@ -452,8 +461,32 @@ def big_dump() -> Callable[[Path], int]:
     def write(path: Path) -> int:
         path.parent.mkdir(parents=True)
         with path.open("wb") as file:
-            for line in dumps.endless_nemo_rows(256, 4096):
+            for line in dumps.endless_nemo_rows(128, 4096):
                 file.write(line)
-        return 256 * (4096 - 8)
+        return 128 * (4096 - 8)
 
     return write
+
+
+def test_a_step_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    following = Following(tmp_path / "rollouts", tmp_path / "state")
+    following.write(1, rows=5)
+    following.write(2)
+    rewrites: list[Path] = []
+
+    def rows(path: Path) -> Iterator[Row]:
+        yield from file_rows(path)
+        if not rewrites:
+            rewrites.append(following.write(1))
+
+    dump = dataclasses.replace(DUMPS["verl-rollouts"], rows=rows)
+    following.source = Stepwise(following.path, dump, verl_units, following.reading)
+    assert following.looks() == ["run 1", "1:1", "1:2"]
+    first = following.records[1]
+    assert isinstance(first, StepRecord) and first.groups is not None and len(first.groups.prompt) == 4
+
+
+def test_files_from_before_1970_are_dated_now(verl: Following) -> None:
+    os.utime(verl.write(1), ns=(-(10**9), -(10**9)))
+    verl.looks()
+    assert all(record.time >= 1000.0 for record in verl.records)

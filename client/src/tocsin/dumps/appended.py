@@ -18,13 +18,16 @@ from tocsin.dumps.collect import Collection, Limits
 from tocsin.dumps.record import Faults, Notes, make_log, step_records
 from tocsin.dumps.rows import Row, rows
 from tocsin.dumps.sample import BadRow, Dump, Options, Sample
-from tocsin.dumps.stepwise import GRACE_SECONDS
+from tocsin.dumps.stepwise import GRACE_SECONDS, TORN_SECONDS
 from tocsin.formats import Parsed
 from tocsin.formats.base import RunLog
-from tocsin.ship.bookmarks import FINGERPRINT_BYTES, Bookmark, fingerprint
+from tocsin.ship.bookmarks import FINGERPRINT_BYTES, Bookmark, Fingerprint, fingerprint
 from tocsin.ship.source import Batch, Reading
 
 POLL_BYTES: Final = 64 * 1024 * 1024
+MAX_KEYS: Final = 8192
+"""Samples of the last step that a bookmark remembers."""
+_NOTHING: Final = Fingerprint(0, 0, 0)
 
 
 class Place(NamedTuple):
@@ -69,6 +72,10 @@ class Appended:
         self._faults = Faults()
         self._closed: tuple[int, frozenset[str]] = (-1, frozenset())
         """The step that was sent last, and the keys of its samples."""
+        self._before = _NOTHING
+        """What stands before the place that was read to."""
+        self._size = -1
+        """Of the file at the last look."""
         self._quiet_since: float | None = None
         self._ended = False
         """The last look is over."""
@@ -130,30 +137,38 @@ class Appended:
     def _next(self, files: list[tuple[str, Path]], last: bool) -> Row | None:
         """The next row, from the next shard when this one is read; None for now when there is none."""
         while True:
-            names = [file.name for _, file in files]
-            at = names.index(self._at.file) if self._at.file in names else -1
-            if at < 0:
-                return None
+            behind = self._behind(files)
             if self._file is None:
-                self._file = files[at][1].open("rb", buffering=0)
+                path = next((file for _, file in files if file.name == self._at.file), None)
+                if path is not None:
+                    self._file = path.open("rb", buffering=0)
+                elif behind is not None:  # removed: the shards behind it go on
+                    self._turn(behind)
+                    continue
+                else:
+                    return None
             if self._rows is None:
                 self._file.seek(self._at.offset)
                 self._rows = rows(self._file, self._at.offset, self._number)
             row = next(self._rows, None)
-            ahead = at + 1 < len(files)
-            if row is not None and (row.complete or ahead or (last and row.value is not None)):
+            if row is not None and (row.complete or behind is not None or (last and row.value is not None)):
                 return row
             self._rows = None
-            if not ahead:
+            if behind is None:
                 return None
-            self._turn(files[at + 1])
+            self._turn(behind)
+
+    def _behind(self, files: list[tuple[str, Path]]) -> tuple[str, Path] | None:
+        """The first shard after the one that is being read."""
+        here = (self._at.run, self._at.file)
+        return next((shard for shard in files if (shard[0], shard[1].name) > here), None)
 
     def _turn(self, shard: tuple[str, Path]) -> None:
         """Go on in another file."""
         self.close()
         run, file = shard
         self._at = Place(run, file.name, 0, 0, self._at.checksum)
-        self._number = 1
+        self._number, self._before, self._size = 1, _NOTHING, -1
 
     def _row(self, row: Row, out: list[Parsed], notes: list[str]) -> None:
         """Take one row."""
@@ -219,8 +234,8 @@ class Appended:
         self._opened_at = self._at
         # Rows have no time. The file's last change is never later than the framework's own log of a later step, by which the
         # collector tells a straggler from a restart.
-        time = os.fstat(self._file.fileno()).st_mtime if self._file is not None else None
-        records, told = step_records(collection, step, time, self._log, self._dump, self._options)
+        written_ns = os.fstat(self._file.fileno()).st_mtime_ns if self._file is not None else None
+        records, told = step_records(collection, step, written_ns, self._log, self._dump, self._options)
         out += records
         notes += told
 
@@ -228,19 +243,24 @@ class Appended:
         now = self._reading.clock()
         if self._quiet_since is None:
             self._quiet_since = now
-        return last or now - self._quiet_since >= GRACE_SECONDS
+        torn = self._size > self._at.offset
+        return last or now - self._quiet_since >= (TORN_SECONDS if torn else GRACE_SECONDS)
 
     # --- the place ---------------------------------------------------------------------------------------------------
 
     def _check(self, files: list[tuple[str, Path]]) -> None:
-        """Notice that the file was begun anew: it is another one, or shorter than what was read of it."""
+        """Notice that the file was begun anew: it is another one, shorter than what was read, or has other bytes there."""
         if self._file is None or self._log is None:
             return
         status = os.fstat(self._file.fileno())
         path = next((file for _, file in files if file.name == self._at.file), None)
-        if path is None or (path.stat().st_ino == status.st_ino and status.st_size >= self._at.offset):
+        if path is None:
             return
-        self._anew((self._at.run, path))
+        same = path.stat().st_ino == status.st_ino and status.st_size >= self._at.offset and self._before.matches(self._file)
+        if not same:
+            self._anew((self._at.run, path))
+        elif status.st_size != self._size:
+            self._size, self._quiet_since = status.st_size, None
 
     def _anew(self, shard: tuple[str, Path]) -> None:
         assert self._log is not None
@@ -274,7 +294,7 @@ class Appended:
         self._log = log
         path = next((path for _, path in files if path.name == file), None)
         if path is None:
-            self._anew(files[0])
+            self._turn(self._behind(files) or files[0])
             return
         with path.open("rb") as opened:
             same = bookmark.begins.matches(opened) and bookmark.before.matches(opened)
@@ -296,7 +316,7 @@ class Appended:
         state: dict[str, Any] = {
             "log": self._log.state(),
             "place": [at.run, at.file, at.sample, at.checksum],
-            "closed": [closed, sorted(keys)],
+            "closed": [closed, sorted(keys) if len(keys) <= MAX_KEYS else []],
         }
         return Bookmark(
             to=self._reading.to,
@@ -310,5 +330,7 @@ class Appended:
         )
 
     def _batch(self, files: list[tuple[str, Path]], out: list[Parsed], notes: list[str], more: bool) -> Batch:
+        if self._file is not None:
+            self._before = fingerprint(self._file, self._at.offset)
         parsed = (*self._faults.take(), *out)
         return Batch(parsed, self._place(files), more, self._notes.new(notes))

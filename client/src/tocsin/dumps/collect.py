@@ -99,6 +99,8 @@ class Collection:
             else:
                 self.packed.add(sample.tokens)
             sample = dataclasses.replace(sample, tokens=None)
+        if sample.chars is None:
+            sample = dataclasses.replace(sample, chars=len(sample.response))
         if sample.prompt or sample.response:
             prompt = self._prompts.setdefault(sample.prompt_id, sample.prompt)  # one object for the samples of a group
             chars = len(sample.response) + (len(sample.prompt) if prompt is sample.prompt else 0)
@@ -135,15 +137,14 @@ def grouped(samples: list[Sample], group_size: int | None) -> list[Sample]:
     """
     size = group_size or _usual(Counter(sample.prompt_id for sample in samples if not sample.group))
     seen: Counter[str] = Counter()
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[str, str, int], int] = {}
     groups_of: Counter[str] = Counter()
     out: list[Sample] = []
     for sample in samples:
-        group = sample.group
-        if not group:
-            group = str(seen[sample.prompt_id] // size)
+        key = sample.prompt_id, sample.group, 0
+        if not sample.group:
+            key = sample.prompt_id, "", seen[sample.prompt_id] // size
             seen[sample.prompt_id] += 1
-        key = sample.prompt_id, group
         if key not in numbers:
             groups_of[sample.prompt_id] += 1
             numbers[key] = groups_of[sample.prompt_id]

@@ -43,11 +43,11 @@ class Unit(NamedTuple):
     """A folder of files that come one by one."""
 
 
-Units = Callable[[Path], list[Unit]]
-"""The steps in a folder, by attempt and step. Raises OSError."""
+Units = Callable[[Path, int], list[Unit]]
+"""The steps in a folder, by attempt and step, of which those up to the second argument have been taken. Raises OSError."""
 
 
-def nemo_units(path: Path) -> list[Unit]:
+def nemo_units(path: Path, taken: int = -1) -> list[Unit]:
     """`train_data_step<N>.jsonl` in the folder itself, or in its `exp_<NNN>`."""
     if own := _files(path, _NEMO_STEP):
         return own
@@ -55,20 +55,21 @@ def nemo_units(path: Path) -> list[Unit]:
     return [unit for _, folder in folders for unit in _files(folder, _NEMO_STEP, folder.name)]
 
 
-def verl_units(path: Path) -> list[Unit]:
+def verl_units(path: Path, taken: int = -1) -> list[Unit]:
     """`<step>.jsonl`."""
     return _files(path, _VERL_STEP)
 
 
-def trl_units(path: Path) -> list[Unit]:
+def trl_units(path: Path, taken: int = -1) -> list[Unit]:
     """`completions_<step>.parquet`."""
     return _files(path, _TRL_STEP)
 
 
-def areal_units(path: Path) -> list[Unit]:
-    """`<version>/*.jsonl`. Only the two newest versions are looked at file by file: the others have long been complete."""
+def areal_units(path: Path, taken: int = -1) -> list[Unit]:
+    """`<version>/*.jsonl`, of versions that were not taken yet: there may be thousands of files in each. Only the two newest
+    are looked at file by file, the others have long been complete."""
     units = []
-    versions = sorted(_named(path, _VERSION, folders=True))
+    versions = sorted(item for item in _named(path, _VERSION, folders=True) if item[0] > taken)
     for at, (version, folder) in enumerate(versions, start=-len(versions)):
         files = sorted(Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(".jsonl"))
         size = sum(file.stat().st_size for file in files) if at >= -2 else len(files)

@@ -28,8 +28,6 @@ BEFORE_FILTERING: Final = frozenset(
     "zero_variance_group_ratio zero_advantage_token_ratio aborted_ratio".split()
 )
 """Canonical metrics whose definition is over everything that was generated."""
-
-
 _BATCH_FIELDS: Final = {"rollout": "rollout_logprobs", "old": "old_logprobs", "advantages": "advantages"}
 _LIMITED: Final = {
     "tokens": "more tokens in a step than are held: token measures are of its first samples",
@@ -112,17 +110,17 @@ def _tokens(packed: Packed) -> tuple[dict[str, Any], list[str]]:
 
 def _aborted(sample: Sample) -> bool:
     """Whether there is no response at all."""
-    return sample.length == 0 or (sample.length is None and not sample.response)
+    return sample.length == 0 or (sample.length is None and not sample.chars)
 
 
 def lengths_in_characters(samples: list[Sample]) -> dict[str, float | dict[str, float | None] | None]:
     """Response lengths of a dump that has texts and no token counts; nothing for one that has."""
     if any(sample.length is not None for sample in samples):
         return {}
-    answered = [sample for sample in samples if sample.response]
+    answered = [sample for sample in samples if sample.chars]
     if not answered:
         return {}
-    chars = np.array([len(sample.response) for sample in answered], dtype=np.float64)
+    chars = np.array([sample.chars for sample in answered], dtype=np.float64)
     found: dict[str, float | dict[str, float | None] | None] = {
         "response_chars_mean": float(chars.mean()),
         "response_chars_p99": float(np.quantile(chars, 0.99)),

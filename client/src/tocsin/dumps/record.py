@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from tocsin.build import Pending, build
 from tocsin.dumps.collect import Collection
 from tocsin.dumps.sample import Dump, Options
 from tocsin.formats import Parsed, UnknownFormat
 from tocsin.formats.base import Clock, RunLog, State, unreadable
-from tocsin.wire import StepRecord
+from tocsin.wire import MAX_TIME, StepRecord
 
-MAX_TOLD: int = 1000
+MAX_TOLD: Final = 1000
 """Unreadable rows of one step that are told one by one; the rest is one more."""
 
 
@@ -43,9 +44,11 @@ def make_log(dump: Dump, run: str, clock: Clock, state: State | None) -> RunLog:
 
 
 def step_records(
-    collection: Collection, step: int, time: float | None, log: RunLog, dump: Dump, options: Options
+    collection: Collection, step: int, written_ns: int | None, log: RunLog, dump: Dump, options: Options
 ) -> tuple[list[Parsed], list[str]]:
     """The records of one step, the opening of an attempt among them where one begins, and notes for a person.
+
+    `written_ns` is when the dump was last written; None, or a time that no clock shows, is now.
 
     Raises UnknownFormat where numpy is missing.
     """
@@ -56,7 +59,8 @@ def step_records(
     told = measured(collection, step, dump, options)
     out: list[Parsed] = []
     notes = list(told.notes)
-    for record in log.step(step, {}, time):
+    written = None if written_ns is None else written_ns / 1e9
+    for record in log.step(step, {}, written if written is not None and 0 <= written < MAX_TIME else None):
         if isinstance(record, StepRecord):
             bad: Counter[str] = Counter()
             extras = {"groups": told.groups, "rollouts": told.rollouts}

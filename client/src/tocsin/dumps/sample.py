@@ -64,6 +64,8 @@ class Sample:
     components: Mapping[str, float] = field(default_factory=dict)
     domain: str | None = None
     tokens: Tokens | None = None
+    chars: int | None = None
+    """Characters of the response, also when the text itself is not held any more."""
     filtered: bool = False
     """The dump holds only what dynamic sampling kept, and says so."""
 

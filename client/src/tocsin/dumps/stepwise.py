@@ -35,16 +35,27 @@ class Stepwise:
     """A folder of steps, of a known format."""
 
     def __init__(
-        self, path: Path, dump: Dump, units: Units, reading: Reading, *, later: int = 1, limits: Limits | None = None
+        self,
+        path: Path,
+        dump: Dump,
+        units: Units,
+        reading: Reading,
+        *,
+        later: int = 1,
+        limits: Limits | None = None,
+        remembered: int = REMEMBERED,
     ) -> None:
-        """`later`: how many later steps prove that a step is complete. Raises ValueError for a configuration that means
-        nothing."""
+        """`later`: how many later steps prove that a step is complete. `remembered`: steps whose marks are kept.
+
+        Raises ValueError for a configuration that means nothing.
+        """
         self._path = path
         self._dump = dump
         self._units = units
         self._reading = reading
         self._later = later
         self._limits = limits
+        self._remembered = remembered
         self._options = Options.from_config(reading.config)
         self._notes = Notes()
         self._log: RunLog | None = None
@@ -75,7 +86,12 @@ class Stepwise:
         todo = self._todo
         if not todo or not self._complete(todo, last):
             return Batch()
-        return self._take(todo.pop(0), bool(todo), last)
+        self._todo = []  # listed anew, should this step have changed or gone meanwhile
+        batch = self._take(todo[0], len(todo) > 1, last)
+        if batch is None:
+            return Batch(more=True)
+        self._todo = todo[1:]
+        return batch
 
     def rewind(self) -> None:
         """Go back to the bookmark."""
@@ -89,14 +105,14 @@ class Stepwise:
     def _look(self, last: bool) -> bool:
         """List the folder. False when it is not there yet. A backlog is listed once, not for each of its steps."""
         try:
-            units = self._units(self._path)
+            units = self._units(self._path, -1 if self._log is None else self._position)
         except FileNotFoundError:
             if last:
                 raise
             return False
         if self._log is None:
             self._begin(units)
-        if last and not units:
+        if last and not units and self._position < 0:
             raise FileNotFoundError(f"{self._path}: no steps of {self._dump.name}")
         self._todo = self._new(units)
         return True
@@ -147,31 +163,31 @@ class Stepwise:
 
     # --- taking it ---------------------------------------------------------------------------------------------------
 
-    def _take(self, unit: Unit, more: bool, last: bool) -> Batch:
+    def _take(self, unit: Unit, more: bool, last: bool) -> Batch | None:
+        """Read one step; None when it was written meanwhile."""
         assert self._log is not None
         mark = marked(unit)
         collection, faults = Collection(self._limits), Faults()
         checksum, torn = self._read(unit, collection, faults)
         if not last and marked(unit) != mark:
-            return Batch(more=True)  # written while it was read: look again
+            return None
         again = self._enter(unit)
         out = faults.take()
         notes: list[str] = []
-        if self._dump.repeats is not None and checksum == self._checksum:
-            notes.append("steps that repeat the last step's samples are left out: nothing new was generated")
-        elif not len(collection):
+        if not len(collection):
             faults.add(unit.paths[0].name, 0, 0, 0, f"step {unit.step} has no readable sample")
             out += faults.take()
+        elif self._dump.repeats is not None and checksum == self._checksum:
+            notes.append("steps that repeat the last step's samples are left out: nothing new was generated")
         else:
-            time = mark.mtime_ns / 1e9
-            records, notes = step_records(collection, unit.step, time, self._log, self._dump, self._options)
+            records, notes = step_records(collection, unit.step, mark.mtime_ns, self._log, self._dump, self._options)
             out += records
+            self._checksum = checksum
         if again:
             notes.append("a step had not been complete, and was sent again")
         self._done[unit.step] = mark
         self._newest_ns = max(self._newest_ns, mark.mtime_ns)
-        self._checksum = checksum
-        for step in sorted(self._done)[:-REMEMBERED]:
+        for step in sorted(self._done)[: -self._remembered]:
             del self._done[step]
             self._forgotten = max(self._forgotten, step)
         self._watched = None
