@@ -107,7 +107,7 @@ def test_any_groups_against_the_oracle(data: st.DataObject) -> None:
 @pytest.mark.parametrize("reward", [0.1, 1 / 3, 0.1 + 0.2, math.pi, 1e-300, -7e20])
 @pytest.mark.parametrize("make", [np.float64, np.float32, np.float16, "torch", "bfloat16"])
 def test_equal_rewards_are_equal_whatever_their_sum_rounds_to(reward: float, make: Any) -> None:
-    for size in range(2, 34):
+    for size in (2, 3, 5, 6, 7, 8, 10, 12, 16, 33):
         if isinstance(make, str):
             rewards: Any = torch.full((size,), reward, dtype=torch.bfloat16 if make == "bfloat16" else torch.float32)
         else:
