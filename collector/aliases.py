@@ -18,6 +18,8 @@ _EVAL: Final = re.compile(r"(train/)?(eval|val|validation|test)[-_/]")
 _PLAIN_TRAIN: Final = frozenset({"slime", "prime_rl"})
 """Frameworks in which `train/` is part of the key and no prefix of a tracker."""
 _HF: Final = frozenset({"trl", "unsloth", "ms_swift"})
+_MLFLOWS_AT: Final = re.compile(r"_at_(?=\d)")
+"""What verl makes of `@` for MLflow, which does not take it."""
 _SECOND: Final = ("val-aux/", "val-aux_")
 """verl's further variables of a data set: where the main one (`val-core/`) has the value, they do not take its place."""
 _EXTREMA: Final = ("_max", "_min", "/max", "/min")
@@ -210,6 +212,8 @@ class Table:
                     yield new + key.removeprefix(prefix), weaker
         if key.startswith("mismatch/rollout_is_"):
             yield "rollout_corr/" + key.removeprefix("mismatch/"), False
+        if (plain := _MLFLOWS_AT.sub("@", key)) != key:
+            yield plain, False
 
 
 def _line(sources: Mapping[str, Mapping[str, Any]], framework: str) -> list[str]:

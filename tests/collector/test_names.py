@@ -219,6 +219,13 @@ def test_flat_exports() -> None:
     }
 
 
+def test_verls_keys_as_mlflow_takes_them() -> None:
+    assert series("verl", {"val-core/look_at_me/acc/mean_at_8": 0.5, "val-core/x/acc/best_at_4/mean": 0.75}) == {
+        'eval_score{dataset="look_at_me"}': (0.5, EXACT),
+        'eval_pass_at_k{dataset="x@4"}': (0.75, PROXY),
+    }
+
+
 def test_verls_main_variable_before_the_others() -> None:
     for order in (
         ("val-core/x/acc/best@4/mean", "val-aux/x/reward/best@4/mean"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.frameworks import reading, reference
 from tests.frameworks.reading import Sent, Value
+from tocsin.formats import read_records
 
 SAMPLES = reading.names()
 ALIASES = reference.load()
@@ -60,6 +62,13 @@ def test_followed_slowly_it_comes_to_the_same(sample: str, tmp_path: Path) -> No
         for key, (value, kind) in expected.items():
             assert same(canonical[key][0], value), key
             assert canonical[key][1] == kind, key
+
+
+@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if not sample.endswith(".rows.json")])
+def test_who_goes_on_behind_a_record_misses_none(sample: str) -> None:
+    places = list(read_records(reading.SAMPLES / sample))
+    for before, after in itertools.pairwise(places):
+        assert before.offset <= before.next_offset <= after.offset
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
