@@ -143,11 +143,11 @@ def _baseline(found: Found, checked: Checked, settings: Settings, rows: _Rows) -
 
 
 def _largest_of(checked: Checked, values: Array, which: Vector) -> OnHost | None:
-    """The largest of those values; None if there is none, or if it stands for none (below 0)."""
+    """The largest of those values, of which some below 0 stand for none; None if there is no other."""
     if not which.any():
         return None
     ops = checked.ops
-    return OnHost((ops.max(ops.take(values, ops.flags(ops.array(which)))),), _unless_none)
+    return OnHost((ops.max(ops.where(ops.flags(ops.array(which)), values, -1.0)),), _unless_none)
 
 
 def _unless_none(largest: float) -> float | None:
