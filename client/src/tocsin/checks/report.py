@@ -68,6 +68,18 @@ class Report:
         object.__setattr__(self, "numbers", MappingProxyType(dict(self.numbers)))
         object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
 
+    def __reduce__(self) -> tuple[type[Report], tuple[Any, ...]]:
+        """Reports are sent between ranks, and a read-only view of a dict cannot be pickled."""
+        return Report, (
+            self.check,
+            dict(self.numbers),
+            self.failures,
+            self.warnings,
+            self.hints,
+            dict(self.names),
+            self.tables,
+        )
+
     @property
     def passed(self) -> bool:
         """Whether nothing failed."""
