@@ -149,6 +149,16 @@ def test_a_conversation_is_one_text() -> None:
     assert as_text(talk) == f"user: look: {image}\n\nassistant: {call}\n\ntool: 2"
 
 
+def test_responses_as_an_array_are_read_by_the_thread() -> None:
+    ids = np.arange(6).reshape(2, 3)
+    columns = take(1, 1.0, ids, rewards=[1.0, 2.0])
+    ids[:] = 0
+    assert columns.count == 2
+    assert [row["response"] for row in columns.rows(Counter())] == ["[0,1,2]", "[3,4,5]"]
+    texts = take(1, 1.0, np.array(["a", "bc"]))
+    assert [row["response"] for row in texts.rows(Counter())] == ["a", "bc"]
+
+
 def test_token_ids_and_bytes_and_nothing() -> None:
     assert as_text([1, 2, 3]) == "[1,2,3]"
     assert as_text(np.array([1, 2])) == "[1,2]"
@@ -178,7 +188,7 @@ def test_whatever_is_passed_in_comes_out_as_lines(responses: list[Any], column: 
     )  # fmt: skip
     lines = [msgspec.json.encode(row) for row in columns.rows(Counter())]
     assert [json.loads(line)["index"] for line in lines] == list(range(len(responses)))
-    assert len(columns.texts()) == len(responses)
+    assert len(columns.read_responses()) == len(responses)
     columns.scores()
     assert columns.size > 0
 
@@ -209,6 +219,7 @@ class Tensor:
 
     def __init__(self, values: list[float], home: int | None = None) -> None:
         self.values = values
+        self.shape = (len(values),)
         self.home = home
 
     def detach(self) -> Tensor:
@@ -241,12 +252,13 @@ def test_tensors_on_a_device_are_copied_there_and_read_by_the_thread_after_their
 
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(current_stream=Stream)))
     rewards, ids = Tensor([1.0, -1.0]), Tensor([5, 6])
-    columns = take(1, 1.0, ["a", "b"], rewards=rewards, extra={"ids": [ids, ids]})
+    columns = take(1, 1.0, Tensor([7, 8]), rewards=rewards, extra={"ids": [ids, ids]})
     rewards.values[:] = [9.0, 9.0]
-    assert happened == ["recorded"] * 3
+    assert happened == ["recorded"] * 4
     first, second = elsewhere(columns)
     assert (first["reward"], second["reward"], first["extra"]) == (1.0, -1.0, {"ids": [5, 6]})
-    assert happened == ["recorded"] * 3 + ["waited"] * 3
+    assert (first["response"], second["response"]) == ("7", "8")
+    assert happened == ["recorded"] * 4 + ["waited"] * 4
 
 
 def test_sharded_tensors_are_refused_unread() -> None:

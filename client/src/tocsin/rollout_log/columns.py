@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ class Columns:
     """N."""
     size: int
     """Estimate of the bytes that all of it holds in memory."""
-    responses: Sequence[Any]
+    responses: Any
     prompts: Any = None
     prompt_ids: Any = None
     rewards: Any = None
@@ -45,9 +45,12 @@ class Columns:
     """A column, or one value for all."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def texts(self) -> list[str]:
-        """The responses as text. Raises nothing."""
-        return [as_text(response) for response in self.responses]
+    def read_responses(self) -> list[Any]:
+        """The responses, wherever they lie. Raises what reading them from their device raises."""
+        found = _listed(self.responses)
+        if not isinstance(found, list):
+            raise TypeError(f"responses are {type(self.responses).__name__}")
+        return found
 
     def scores(self) -> list[float | None] | None:
         """Final rewards, or 1 and 0 for correct and not, as numbers; None without either."""
@@ -61,6 +64,7 @@ class Columns:
         """One mapping per response, as JSON can say it (see `reading.RolloutRow`), without texts that UTF-8 has no bytes for.
 
         What cannot be read is left out (a column) or null (an entry), and counted in `bad`: bad_column, bad_value.
+        Raises what reading the responses raises.
         """
         numbers = {"reward": entries(self.rewards, self.count, bad)}
         flags = {"correct": entries(self.correct, self.count, bad), "truncated": entries(self.truncated, self.count, bad)}
@@ -69,7 +73,7 @@ class Columns:
         prompts = entries(self.prompts, self.count, bad)
         ids = entries(self.prompt_ids, self.count, bad)
         versions = entries(self.policy_version, self.count, bad)
-        for index, response in enumerate(self.responses):
+        for index, response in enumerate(self.read_responses()):
             row: dict[str, Any] = {"step": self.step, "index": index, "of": self.count, "time": self.time}
             if ids is not None:
                 row["prompt_id"] = None if ids[index] is None else as_text(ids[index])
@@ -104,9 +108,8 @@ def take(
     Raises TypeError for responses that are no list, and what iterating over them raises.
     """
     texts = _taken(responses)
-    if hasattr(texts, "tolist"):
-        texts = texts.tolist()  # an array of texts, or of token ids
-    if not isinstance(texts, list):
+    count = _count(texts)
+    if count is None:
         raise TypeError(f"responses are {type(responses).__name__}, expected a list with one text each")
     taken = {name: _or_bad(column) for name, column in columns.items()}
     parts = {name: _or_bad(column) for name, column in (components or {}).items()}
@@ -115,7 +118,7 @@ def take(
     return Columns(
         step=step,
         time=time,
-        count=len(texts),
+        count=count,
         size=size,
         responses=texts,
         components=parts,
@@ -135,9 +138,7 @@ def entries(column: Any, count: int, bad: Counter[str]) -> list[Any] | None:
     try:
         if isinstance(column, Bad):
             raise ValueError(column.reason)
-        value = column.entries() if isinstance(column, Deferred) else column
-        if hasattr(value, "tolist"):
-            value = value.tolist()
+        value = _listed(column)
         if not isinstance(value, list):
             return [value] * count
         if len(value) != count:
@@ -147,6 +148,12 @@ def entries(column: Any, count: int, bad: Counter[str]) -> list[Any] | None:
         # A column may hold anything, on a device that may have failed: it costs itself, and is counted.
         bad["bad_column"] += 1
         return None
+
+
+def _listed(column: Any) -> Any:
+    """A column as a list, one value as itself. Raises what reading it from its device raises."""
+    value = column.entries() if isinstance(column, Deferred) else column
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _read(item: Any) -> Any:
@@ -213,6 +220,14 @@ def _taken_item(item: Any) -> Any:
     return take_array(item) if hasattr(item, "tolist") else item
 
 
+def _count(column: Any) -> int | None:
+    """How many entries a taken column has, without reading it; None for what is one value."""
+    if isinstance(column, list):
+        return len(column)
+    shape: Any = getattr(column.value if isinstance(column, Deferred) else column, "shape", ())
+    return int(shape[0]) if len(shape) else None
+
+
 def _or_bad(column: Any) -> Any:
     try:
         return _taken(column)
@@ -232,7 +247,7 @@ def _size(value: Any, depth: int = 0) -> int:
         return sum(_size(item, depth + 1) for item in value)
     if isinstance(value, Mapping):
         return sum(_size(item, depth + 1) for item in value.values())
-    return int(getattr(value, "nbytes", _ENTRY_BYTES))
+    return int(getattr(value.value if isinstance(value, Deferred) else value, "nbytes", _ENTRY_BYTES))
 
 
 def number(value: Any, bad: Counter[str]) -> float | None:

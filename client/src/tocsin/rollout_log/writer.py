@@ -274,14 +274,15 @@ class RolloutLog:
 
 def _sampled(columns: Columns) -> list[dict[str, Any]]:
     """The fields of the sampled responses of a step."""
-    responses, unread = columns.texts(), Counter[str]()  # what cannot be read is counted where the rows are written
+    responses, unread = columns.read_responses(), Counter[str]()  # what cannot be read is counted where the rows are written
+    lengths = [len(response if isinstance(response, str) else as_text(response)) for response in responses]
     prompts, rewards, correct, truncated = (
         entries(column, columns.count, unread)
         for column in (columns.prompts, columns.rewards, columns.correct, columns.truncated)
     )
     found = []
-    for index, why in pick([len(text) for text in responses], columns.scores(), columns.step):
-        fields: dict[str, Any] = {"response": responses[index], "index": index, "picked": why}
+    for index, why in pick(lengths, columns.scores(), columns.step):
+        fields: dict[str, Any] = {"response": as_text(responses[index]), "index": index, "picked": why}
         if prompts is not None:
             fields["prompt"] = as_text(prompts[index])
         if rewards is not None:
