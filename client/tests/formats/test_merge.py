@@ -82,6 +82,16 @@ def test_steps_that_rise_or_stay_tell_of_a_restart() -> None:
         assert [step for _, step, _ in rows_of(out)] == list(turns)
 
 
+def test_steps_that_are_held_count_too() -> None:
+    """A step goes back behind one that is held: that is one restart, noticed where it happens."""
+    joined = merger()
+    out: list[Parsed] = []
+    for offset, step in enumerate((2, 3, 2, 2, 3)):
+        out += joined.add(step, {str(offset): 1.0}, offset=offset, next_offset=offset + 1)
+    out += joined.close()
+    assert rows_of(out) == [(1, 2, {"0": 1.0}), (1, 3, {"1": 1.0}), (2, 2, {"2": 1.0, "3": 1.0}), (2, 3, {"4": 1.0})]
+
+
 def test_rows_that_stay_are_of_the_new_attempt_from_the_first_on() -> None:
     joined = merger(late_steps=8)
     out: list[Parsed] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -82,6 +83,23 @@ LOGS = {
 }
 
 
+ASYNC = "".join(
+    f'{{"step": {step}, "data": {{"{key}": {at}}}}}\n'
+    for at, (step, key) in enumerate(
+        [
+            (1, "timing_s/gen"),
+            (1, "fully_async/a"),
+            (1, "actor/lr"),
+            (2, "actor/lr"),
+            (2, "val/x"),
+            (3, "a"),
+            (2, "a"),
+            (2, "b"),
+        ]
+    )
+)
+
+
 class Confirming(MemoryTransport):
     """Takes everything, confirms when told to."""
 
@@ -132,6 +150,51 @@ def test_killed_anywhere(format: str, work: list[tuple[str, int]]) -> None:
         sent = list(dict.fromkeys(timeless(record) for record in transport.records))
         whole = [timeless(place.record) for place in read_records(path, format, run="r") if place.record is not None]
         assert sent == list(dict.fromkeys(whole))
+
+
+def joined(records: Iterable[wire.Record]) -> dict[tuple[int, int], dict[str, object]]:
+    """(attempt, step) -> its numbers, all rows together, as the collector joins them."""
+    found: dict[tuple[int, int], dict[str, object]] = {}
+    for record in records:
+        if isinstance(record, wire.StepRecord):
+            found.setdefault((record.attempt, record.step), {}).update(record.metrics)
+    return found
+
+
+@pytest.mark.parametrize("format", ["flat-jsonl", "slime-console", "verl-async"])
+@settings(deadline=None)
+@given(st.lists(WORK, max_size=30))
+def test_killed_anywhere_while_rows_are_joined(format: str, work: list[tuple[str, int]]) -> None:
+    """Each look comes so late that rows that were held are sent: what is sent differs, what the collector has does not."""
+    data = LOGS[format].encode() if format in LOGS else ASYNC.encode()
+    chosen = format if format in LOGS else "verl-jsonl"
+    with tempfile.TemporaryDirectory() as folder:
+        path, state, now = Path(folder) / "log", Path(folder) / "state", [1790000000.0]
+        transport = Confirming()
+
+        def start() -> Shipper:
+            reading = Reading(to="x", run="r", bookmarks=Bookmarks(state), key="log", clock=lambda: now[0])
+            return Shipper([Log(Follower(path, chosen, reading), reading)], transport, lambda text: None)
+
+        written = 0
+        shipper = start()
+        for what, amount in [*work, ("write", len(data)), ("kill", 0), ("look", 1)]:
+            if what == "write":
+                with path.open("ab") as file:
+                    file.write(data[written : written + amount])
+                written += amount
+            elif what == "look":
+                now[0] += 5.0
+                transport.confirms = bool(amount)
+                shipper.poll_once()
+            else:
+                shipper.close()
+                shipper = start()
+        while shipper.poll_once(last=True):
+            pass
+        shipper.close()
+        whole = [place.record for place in read_records(path, chosen, run="r") if place.record is not None]
+        assert joined(transport.records) == joined(whole)
 
 
 @settings(deadline=None)

@@ -122,7 +122,7 @@ class RunLog:
         self.framework = framework or names
         self.config: dict[str, Any] = {}
         self._clock = clock
-        self._late_steps = late_steps
+        self.late_steps = late_steps
         """How far behind the newest step a row may be without a new attempt (several writers of one log)."""
         self.attempt = 1
         self.last_step: int | None = None
@@ -152,7 +152,7 @@ class RunLog:
 
     def behind(self, step: int) -> bool:
         """Whether a step is so far behind the newest that it belongs to a new attempt, of which nothing has told yet."""
-        return not self.cut and self.last_step is not None and step < self.last_step - self._late_steps
+        return not self.cut and self.last_step is not None and step < self.last_step - self.late_steps
 
     def step(self, step: int, metrics: dict[str, Any], time: float | None = None) -> list[Record]:
         """The records of one row: the opening of an attempt where one begins, then the step."""

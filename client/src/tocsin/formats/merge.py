@@ -93,7 +93,7 @@ class Merger:
         out = self._take_ready()
         newest = self._newest.get(writer)
         if steps is Steps.MAY_FALL or newest is None:
-            restarted = self.log.behind(step)
+            restarted = self._behind(step)
         else:
             restarted = step < newest or (step == newest and steps is Steps.RISE)
         if restarted:
@@ -114,6 +114,10 @@ class Merger:
         else:
             self._held[writer] = _Held(step, dict(metrics), time, offset, next_offset)
         return out
+
+    def _behind(self, step: int) -> bool:
+        """As `RunLog.behind`, which does not know yet of the steps that are held."""
+        return self.log.behind(step) or any(step < held.step - self.log.late_steps for held in self._held.values())
 
     def restart(self) -> list[Parsed]:
         """The job was restarted: what is held belongs to the attempt so far, what follows to the next."""
