@@ -46,7 +46,8 @@ def numeric(values: Any, what: str) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
         raise CheckInputError(f"{what}: not an array of numbers: {error}") from None
-    if array.dtype == np.float16 or (array.dtype.kind == "V" and array.dtype.name.startswith(_EXOTIC)):
+    narrow = array.dtype.kind == "f" and array.dtype.itemsize < 4
+    if narrow or (array.dtype.kind == "V" and array.dtype.name.startswith(_EXOTIC)):
         array = array.astype(np.float32)
     if array.dtype.kind not in _NUMERIC:
         raise CheckInputError(f"{what}: expected numbers, got an array of {array.dtype.name}")
