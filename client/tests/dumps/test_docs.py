@@ -44,7 +44,7 @@ def write_all(folder: Path) -> None:
 
 
 def test_the_pages_name_every_format_and_ship_it() -> None:
-    assert len(COMMANDS) == 8
+    assert len(COMMANDS) == 9
     assert all(f"`{name}`" in TEXTS["dumps"] and dump.framework for name, dump in DUMPS.items())
 
 
@@ -54,6 +54,9 @@ def test_a_command_of_the_pages(command: str, tmp_path: Path, monkeypatch: pytes
     write_all(tmp_path)
     program, *argv = shlex.split(command)
     assert program == "tocsin-ship"
+    if argv[0].startswith("http://"):  # followed by a test of its own, in tests of the endpoint
+        assert cli.parser().parse_args(argv).run == "grpo-7b"
+        return
     said: list[str] = []
     assert cli.run([*argv, "--once"], environ={}, say=said.append, clock=lambda: 5.0) == 0
     assert said[-1] == "sent 1 steps and 1 run and end records"

@@ -42,6 +42,8 @@ examples:
       tocsin-ship output/ --run grpo-7b
   OpenRLHF, slime, NeMo RL, AReaL, verl or TRL with TensorBoard switched on: the folder of event files:
       tocsin-ship logs/exp_001/tensorboard --run grpo-7b
+  Every sample that a framework dumps (NeMo RL, verl, open-instruct, ms-swift, AReaL, TRL), measured; needs numpy:
+      tocsin-ship rollouts/grpo-7b --run grpo-7b --config group_size=8
   The metrics endpoint of a running trainer (prime-rl's metrics_server, RL-Insight for verl):
       tocsin-ship http://127.0.0.1:8000/metrics --run grpo-7b
   A finished log, once:
@@ -71,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         type=_target,
         metavar="PATH",
-        help="a log, plain or gzip, a trainer's output folder, a folder of event files, or a metrics endpoint http://host:port/metrics",
+        help="a log, plain or gzip, a trainer's output folder, a folder of event files or of samples, or a metrics endpoint "
+        "http://host:port/metrics",
     )
     made.add_argument("--format", default=AUTO, choices=[AUTO, *FORMATS, *DUMPS], help="told from the content by default")
     made.add_argument("--run", metavar="ID", help="id of the run, for a single PATH (default: the file's or folder's name)")
