@@ -176,7 +176,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert all(f"  {name} " in text for name in FORMATS)
-    assert text.count("      tocsin-ship ") == 6
+    assert text.count("      tocsin-ship ") == 7
     assert "exit status: 0" in text
 
 
