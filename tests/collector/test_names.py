@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collector import catalogue
-from collector.aliases import CONDITIONS, EXCLUDED
+from collector.aliases import CONDITIONS, EXCLUDED, Table
 from collector.conversions import EXTRA_KEYS, FROM_ROW, SCALARS
 from collector.model import Provenance
 from collector.names import MAX_PLANS, Names, Reading, Refused, Vocabularies, read
@@ -102,6 +102,18 @@ def test_canonical_names_are_themselves() -> None:
         'reward_component_mean{component="b"}': (None, EXACT),
         "odd/key": (3.0, RAW),
     }
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_canonical_name_is_itself_in_every_vocabulary(framework: str) -> None:
+    """As adapters send measures beside the logged row; but for names that the framework uses itself, in whatever sense."""
+    table = Table(framework)
+    names = [name for name in catalogue.canonical() if not table.targets(name) and table.normal(name) not in table.constant]
+    assert len(names) > 100
+    for name in names:
+        for other in ("kl", "training_tok/s", "progress/epoch"):  # what the conditions of some keys look at
+            found = series(framework, {name: 0.25, other: 1.0})
+            assert found.get(name, (None, None))[1] == EXACT, f"{name} beside {other}"
 
 
 def test_label_values_are_escaped_once() -> None:
