@@ -259,6 +259,17 @@ def test_a_writer_that_lags_too_far_is_told_and_no_restart() -> None:
     assert rows.done() == [(1, 92, {"y": 1.0}), (1, 100, {"x": 1.0})]
 
 
+def test_a_new_writer_that_is_far_behind_is_a_new_attempt_whatever_its_clock_says() -> None:
+    """Restarted on a machine whose clock is behind: its file seems to have begun before the other fell silent."""
+    rows = Rows().begin("b").begin("a").log(100, "a", x=1.0).log(90, "b", x=2.0).log(91, "b", x=2.0)
+    assert [(attempt, step) for attempt, step, _ in rows.done()] == [(1, 100), (2, 90), (2, 91)]
+
+
+def test_a_value_without_a_step_goes_into_the_newest() -> None:
+    rows = Rows().log(0, x=1.0).log(8, x=1.0).log(9, x=1.0).log(0, y=2.0).log(10, x=1.0)
+    assert rows.done()[-2:] == [(1, 9, {"x": 1.0, "y": 2.0}), (1, 10, {"x": 1.0})]
+
+
 def test_one_writer_that_goes_far_back_is_a_new_attempt() -> None:
     rows = Rows().begin("a").log(100, "a", x=1.0).log(95, "a", y=1.0).log(10, "a", x=1.0)
     assert [(attempt, step) for attempt, step, _ in rows.done()] == [(1, 95), (1, 100), (2, 10)]

@@ -267,6 +267,27 @@ def test_from_the_end(tmp_path: Path) -> None:
     assert [place[:2] for place in steps(ship.poll())] == [(1, 10)]
 
 
+def test_from_the_end_of_a_folder_that_is_not_there_yet_is_all_of_it(tmp_path: Path) -> None:
+    ship = Ship(tmp_path / "tb", tmp_path / "state", format="tensorboard", from_end=True)
+    assert ship.poll() == []
+    append(ship.path / NAME, events.whole(rows(1, 2), 1.0))
+    assert [place[:2] for place in steps(ship.poll())] == [(1, 1)]
+
+
+def test_a_file_that_cannot_be_read_is_told_once_and_the_others_are_followed(ship: Ship) -> None:
+    spoilt = ship.path / "events.out.tfevents.0"
+    append(spoilt, events.begin(0.5))
+    append(ship.path / NAME, events.whole(rows(1, 2), 1.0))
+    ship.poll()
+    spoilt.unlink()
+    spoilt.mkdir()  # root, who may run this test, may read every file, but no folder as one
+    append(ship.path / NAME, b"".join(events.events(rows(3))))
+    ship.poll(GRACE_SECONDS)
+    ship.poll(GRACE_SECONDS)
+    assert [place[:2] for place in steps(ship.transport.records)] == [(1, 1), (1, 2), (1, 3)]
+    assert ship.said == [f"{ship.path}: {spoilt.name}: Is a directory; the other files are read"]
+
+
 def test_a_trainers_output_folder_with_checkpoints_keeps_to_them(tmp_path: Path) -> None:
     ship = Ship(tmp_path / "output", tmp_path / "state")
     append(ship.path / "runs" / "Aug23_10-02-11_node1" / NAME, events.whole([(5.0, 1, {"train/loss": 0.5})], 1.0))

@@ -56,6 +56,8 @@ class _File:
     """When the first event ahead was read."""
     looked: int = 0
     """The look at which its end was reached."""
+    problem: str = ""
+    """Why it cannot be read."""
 
 
 class EventFolder:
@@ -87,6 +89,11 @@ class EventFolder:
     def files(self) -> int:
         """How many files there are."""
         return len(self._files)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Files that cannot be read, and why."""
+        return {name: file.problem for name, file in self._files.items() if file.problem}
 
     def sizes(self) -> dict[str, int]:
         """How large each file is now."""
@@ -177,8 +184,12 @@ class EventFolder:
                 exhausted = self._fill(file)
                 file.size = size if exhausted else -1
                 file.seen = now
-        except FileNotFoundError:  # nothing to wait for
-            file.size, file.changed = 0, -math.inf
+            file.problem = ""
+        except OSError as error:  # nothing to wait for; looked at again in the next look
+            if self._complete and not isinstance(error, FileNotFoundError):
+                raise
+            file.size, file.changed, file.looked = -1, -math.inf, self._looks
+            file.problem = "" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
         if file.size >= 0:
             file.looked = self._looks
         return bool(file.ahead)

@@ -10,7 +10,8 @@ steps: the values of a new rollout into the next training step that begins, one 
 that into the training step that is newest then. A clock is told from the names (`clock_of`).
 
 A writer that begins after everyone else fell silent, and repeats a step or goes back, is a restarted trainer: a new attempt.
-Several writers of one attempt are not, whatever order their events come in.
+So is one whose first step is far behind, whatever its clock says (another machine). Several writers of one attempt are not,
+whatever order their events come in. Values without a step stand under step 0 in event files: they go into the newest step.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ MAX_WAITING: Final = 2
 """Rollouts that may wait for a training step: the one that is trained on next, and one that was generated meanwhile."""
 MAX_TAGS: Final = 2_000
 MAIN: Final = ""
+_SEVERAL_CLOCKS: Final = frozenset({"slime", "nemo_rl"})
 _LATEST: Final = frozenset({"ray"})
 """Clocks that tick much faster than the steps: the latest values count."""
 _MACHINES: Final = re.compile(r"ray/(node\.\d|ray_step)")
@@ -147,6 +149,8 @@ class EventRows:
     def _main(self, values: Values) -> tuple[list[Record], str]:
         records: list[Record] = []
         own = self._writers.get(values.writer)
+        if values.step == 0 and own is not None and own > LATE_STEPS and self._newest is not None:
+            values = values._replace(step=self._newest)
         if self._restarts(values, own):
             records = self._let_go(math.inf)
             self._log.cut = True
@@ -172,6 +176,8 @@ class EventRows:
             return False
         if own is not None:
             return values.step < own - LATE_STEPS  # one writer, far back: the same process trains again
+        if values.step < self._newest - LATE_STEPS:
+            return True
         repeats = values.step == self._newest and not self._seen.isdisjoint(values.scalars)
         return values.writer in self._fresh and (values.step < self._newest or repeats)
 
@@ -225,10 +231,12 @@ class EventRows:
                 clock.taken = max(clock.taken, number) if name not in _LATEST else clock.taken
 
     def _by_clock(self, scalars: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        names = self._log.names
         found: dict[str, dict[str, float]] = {}
         for tag, value in scalars.items():
             if len(tag) <= wire.MAX_NAME_CHARS:
-                found.setdefault(clock_of(tag, self._log.names), {})[tag] = value
+                clock = clock_of(tag, names) if names in _SEVERAL_CLOCKS else MAIN
+                found.setdefault(clock, {})[tag] = value
         return found
 
     # --- whose names they are ----------------------------------------------------------------------------------------

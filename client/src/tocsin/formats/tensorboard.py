@@ -38,7 +38,7 @@ def take(rows: EventRows, taken: Taken, offset: int, next_offset: int) -> list[P
     if not event.scalars:
         return []
     records, error = rows.take(Values(taken.writer, event.time, event.step, dict(event.scalars)))
-    out = placed(records, offset, next_offset)
+    out = placed(records, offset, next_offset) if records else []
     if error:
         out.append(unreadable(offset, next_offset, f"{taken.writer}, byte {taken.offset}: {error}", b""))
     return out

@@ -42,8 +42,10 @@ class EventFiles:
         self._searched = -math.inf
         self._fed = 0.0
         """When the last value was read."""
-        self._silent: dict[str, int] | None = None
+        self._sizes_wanted = False
+        self._silent: dict[str, int] = {}
         """With `from_end`: how much of each file was there at first; that is read for its context only."""
+        self._told: set[str] = set()
         self._ended = False
 
     def status(self) -> str:
@@ -62,8 +64,8 @@ class EventFiles:
         folder.look(now, search=search)
         if last and not folder.files:
             raise FileNotFoundError(2, "no event files", str(self._path))
-        if self._silent is not None and not self._silent:
-            self._silent = folder.sizes()
+        if self._sizes_wanted:
+            self._silent, self._sizes_wanted = folder.sizes(), False
         out: list[Parsed] = []
         for _ in range(BATCH_EVENTS):
             taken = folder.next(now, wait=GRACE_SECONDS, last=last)
@@ -85,10 +87,13 @@ class EventFiles:
         if last:
             self._ended = True
             out += placed(rows.finish(), folder.given, folder.given)
-        return Batch(tuple(out), place)
+        notes = [f"{name}: {problem}; the other files are read" for name, problem in folder.problems.items()]
+        new = tuple(note for note in notes if note not in self._told)
+        self._told.update(new)
+        return Batch(tuple(out), place, notes=new)
 
     def _old(self, taken: Taken) -> bool:
-        return self._silent is not None and taken.offset < self._silent.get(taken.writer, 0)
+        return taken.offset < self._silent.get(taken.writer, 0)
 
     def rewind(self) -> None:
         self._folder, self._rows, self._ended = None, None, False
@@ -109,7 +114,7 @@ class EventFiles:
             except (KeyError, TypeError, ValueError, AttributeError):  # a state of another version: start over
                 bookmark = None
         self._folder, self._rows = EventFolder(self._path), self._made(None)
-        self._silent = {} if self._reading.from_end else None
+        self._sizes_wanted = self._reading.from_end
         return self._folder, self._rows
 
     def _made(self, state: State | None) -> EventRows:
