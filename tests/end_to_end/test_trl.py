@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from collector import catalogue
+from collector.run import Run
 from tests.kit import trl_run
 from tests.kit.collector_process import CollectorProcess
 from tests.kit.kafka import Broker
@@ -159,3 +161,30 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_when_asked(
     )
     (last,) = [record for record in records if isinstance(record, wire.EndRecord) and record.run == "healthy"]
     assert (last.status, last.step) == ("finished", 12)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # trl asks transformers for it
+@pytest.mark.parametrize(("kind", "settings"), [("GRPO", {"beta": 0.1, "num_iterations": 2}), ("RLOO", {"beta": 0.1})])
+def test_the_collector_knows_every_measure_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, settings: dict[str, Any]
+) -> None:
+    """No measure is kept as somebody's raw key, and where TRL logs the same thing the measure is what rules see."""
+    for name, value in trl_run.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    from tests.kit.trl_records import trained
+
+    if kind == "GRPO":
+        settings = {**settings, "rollout_func": trl_run.rollouts()}  # RLOO has none
+    found = trained(tmp_path, kind=kind, **settings)
+    logged = {name for row in found.trainer.state.log_history for name in row}
+    measured = {name for record in found.steps for name in record.metrics} - logged
+    assert len(measured) > 60
+    assert sorted(measured - catalogue.canonical().keys()) == []
+    run = Run("run-1")
+    for record in found.transport.records:
+        run.apply(record, received_at=record.time, arrival=record.time)
+    kinds: dict[str, set[str]] = {}
+    for key, series in run.series.items():
+        kinds.setdefault(key.partition("{")[0], set()).add(str(series.provenance))
+    values = {name for record in found.steps for name, value in record.metrics.items() if value is not None}
+    assert {name: kinds.get(name) for name in measured & values} == {name: {"exact"} for name in measured & values}

@@ -124,6 +124,22 @@ def test_rows_that_say_the_run_time_are_rows_of_the_log(tmp_path: Path) -> None:
         assert {"train_runtime", "loss", "epoch", "reward"} <= record.metrics.keys()
 
 
+def test_texts_among_the_numbers_are_no_metrics(tmp_path: Path) -> None:
+    from transformers import TrainerCallback
+
+    class Progress(TrainerCallback):  # type: ignore[misc]  # transformers is Any to the type checker
+        """As ms-swift's, which comes before ours."""
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            logs |= {"global_step/max_steps": f"{state.global_step}/2", "elapsed_time": "3m 5s"}
+
+    made = trl_run.trainer(tmp_path, max_steps=2)
+    made.add_callback(Progress())
+    found = train(made)
+    assert found.callback.reporter.counters.bad_values == {}
+    assert [record.step for record in found.steps] == [1, 2]
+
+
 def test_learning_rate_and_gradient_norm_are_the_logged_ones(healthy: Trained) -> None:
     for record, row in zip(healthy.steps, healthy.trainer.state.log_history, strict=False):
         assert record.metrics["learning_rate"] == row["learning_rate"]

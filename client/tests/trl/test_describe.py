@@ -79,8 +79,8 @@ def test_advantages_of_rloo(given: dict[str, Any], expected: str) -> None:
     assert advantage_of(SimpleNamespace(**given), "rloo") == expected
 
 
-def named(name: str, *bases: type) -> Any:
-    return type(name, bases, {})()
+def named(name: str, *bases: type, module: str = "trl.trainer.grpo_trainer") -> Any:
+    return type(name, bases, {"__module__": module})()
 
 
 def test_trainers_are_known_by_their_classes() -> None:
@@ -91,6 +91,7 @@ def test_trainers_are_known_by_their_classes() -> None:
     assert kind_of(named("RLOOTrainer")) == "rloo"
     assert kind_of(named("SFTTrainer")) == kind_of(None) == "other"
     assert (names_of(named("UnslothGRPOTrainer")), names_of(named("GRPOTrainer"))) == ("unsloth", "trl")
+    assert names_of(named("GRPOTrainer", grpo, module="swift.rlhf_trainers.grpo_trainer")) == "ms_swift"
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,10 @@ def kind_of(trainer: Any) -> str:
 
 
 def names_of(trainer: Any) -> str:
-    """The vocabulary of the trainer's log: unsloth where Unsloth has replaced TRL's class, else trl."""
-    return "unsloth" if type(trainer).__name__.startswith("Unsloth") else "trl"
+    """The vocabulary of the trainer's log: that of Unsloth or ms-swift where they have replaced TRL's class, else trl."""
+    if type(trainer).__name__.startswith("Unsloth"):
+        return "unsloth"
+    return "ms_swift" if type(trainer).__module__.partition(".")[0] == "swift" else "trl"
 
 
 def config_of(args: Any, kind: str = "grpo") -> dict[str, Any]:

@@ -60,6 +60,8 @@ class Rows:
         if "train_loss" in logs:  # train_runtime stands in every row when tokens are counted (include_num_input_tokens_seen)
             # TRL closes with the means of the steps since its last row in the same row: those belong to the last step.
             logs = {name: value for name, value in logs.items() if name not in SUMMARY}
+        # ms-swift writes progress for people among the numbers: "global_step/max_steps": "12/100".
+        logs = {name: value for name, value in logs.items() if not isinstance(value, str)}
         if logs:
             self.at(step, reporter).logged.update(logs)
         self.send(reporter)
