@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import logging
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -133,8 +135,24 @@ def test_a_disk_that_is_really_full(writer: FileWriter) -> None:
     full = Path("/dev/full")
     if not full.exists():
         missing("/dev/full")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="No space left"):
         writer.write(full, lines(1))
+
+
+@pytest.mark.parametrize(("total", "left"), [(10**13, 1024**3), (10**9, 5 * 10**7)])
+def test_what_the_job_may_need_of_the_disk_is_left_to_it(
+    total: int, left: int, writer: FileWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name(1, 1)
+    free = left
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=total, free=free))
+    writer.write(path, lines(1))
+    free = left - 1
+    with pytest.raises(OSError, match="left to the job"):
+        writer.write(path, lines(2))
+    free = left
+    writer.write(path, lines(3))
+    assert steps(path) == [1, 3]
 
 
 def test_a_file_that_somebody_deleted_is_begun_again(writer: FileWriter, tmp_path: Path) -> None:

@@ -2,17 +2,20 @@
 
 Errors:
 
-    OSError      the file system refuses; nothing of the step is in the file, and it may be tried again
+    OSError      the file system refuses, or has only what the job itself may need; nothing of the step is in the file, and it
+                 may be tried again
     StepTooLarge the step alone is larger than what all files of the run may be; nothing of it is in the file
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 import secrets
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,6 +25,8 @@ from tocsin.spool import slug
 
 LEVEL: Final = 1
 """Of compression: some 50 MB/s on one core at 2.5 to 1 for prose; the next levels cost more time than they save disk."""
+LEFT_FREE: Final = 1024**3
+"""Bytes of the disk (or a twentieth of a small one) that are left to the job: a checkpoint must not fail for want of them."""
 _CHUNK_BYTES: Final = 256 * 1024
 _GZIP: Final = 31
 _NAME: Final = re.compile(r"attempt\d+-rank\d+-step\d+-(\d{20})-\d+-[0-9a-f]{6}\.jsonl\.gz")
@@ -82,6 +87,7 @@ class FileWriter:
         Raises OSError, StepTooLarge, and what `lines` raises.
         """
         self._open(path)
+        _check_room(path.parent)
         others = [file for file in log_files(path.parent) if file.path != path]
         total = self._size + sum(file.size for file in others)
         written = 0
@@ -127,6 +133,13 @@ class FileWriter:
             file.path.unlink()
             self.deleted += 1
         return file.size
+
+
+def _check_room(folder: Path) -> None:
+    """Raises OSError where the disk has no more than is left to the job."""
+    disk = shutil.disk_usage(folder)
+    if disk.free < (left := min(LEFT_FREE, disk.total // 20)):
+        raise OSError(errno.ENOSPC, f"{disk.free} bytes are free, {left} of them are left to the job")
 
 
 def _compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
