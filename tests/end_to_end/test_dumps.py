@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +52,22 @@ def test_a_perturbed_engine_in_nemo_dumps_stops_the_run(folder: Path) -> None:
         metrics = process.get("/metrics").text
         assert 'tocsin_zero_variance_group_ratio{run="nemo",team=""} 0.33' in metrics
         assert "tocsin_rollout_logprob_abs_diff_p99" in metrics and "tocsin_ess_ratio{" in metrics
+
+
+def test_a_finished_dump_is_replayed_from_the_spool(folder: Path) -> None:
+    nemo(folder, range(1, SICK), gap=0.002)
+    nemo(folder, range(SICK, SICK + 6), gap=0.05)
+    ship(folder, folder / "logs", "--run", "nemo")
+    done = subprocess.run(
+        [sys.executable, "-m", "service.cli", "replay", "--json", str(folder / "spool")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    stops = [event for event in events if event["alert"] == "LogprobGapStop" and event["state"] == "firing"]
+    assert [event["run"] for event in stops] == ["nemo"] and SICK < stops[0]["step"] <= SICK + 4
 
 
 def test_verl_rollouts_and_its_file_log_are_one_run(folder: Path) -> None:
