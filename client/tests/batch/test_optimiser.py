@@ -33,6 +33,26 @@ def test_one_norm_is_a_number_or_a_tensor_with_a_graph() -> None:
         assert number(measured(grad_norms=norm), "grad_norm") == 1.5
 
 
+def test_micro_batches_may_still_have_their_graph() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    losses = [(weight * scale).mean() for scale in (1.0, 3.0)]
+    assert number(measured(critic_loss=losses), "critic_loss") == 2.0
+    assert number(measured(grad_norms=(losses[0], 3.0)), "grad_norm") == 2.0
+    assert measured(loss=[*losses, weight.sum() * NAN]).metrics["nonfinite_count"] == {"loss": 1.0}
+    assert (
+        number(
+            measured(param_norm=[torch.tensor([3.0, 4.0]), torch.tensor([[0.0]])], param_update_norm=1), "param_update_ratio"
+        )
+        == 0.2
+    )
+
+
+def test_what_is_no_number_is_left_out_and_told() -> None:
+    summary = measured(grad_norms=["a", "b"], critic_loss=object(), nll_loss=[torch.tensor(1.0), "x"])
+    assert {"grad_norms", "critic_loss", "nll_loss"} <= set(summary.skipped)
+    assert not {"grad_norm", "critic_loss", "nll_loss"} & set(summary.metrics)
+
+
 def test_against_the_clipping_of_torch() -> None:
     norms, clipped = [], []
     for scale in (0.1, 0.49, 0.51, 2.0, 40.0):

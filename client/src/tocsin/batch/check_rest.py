@@ -1,4 +1,4 @@
-"""What is left of a batch: losses, norms, gradients, scores. Measures read these as they were given, if they are numbers."""
+"""What is left of a batch: losses and norms, which go to the host, and gradients and scores, which stay as they were given."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from tocsin.batch.arrays import ops_of
 from tocsin.batch.checked import PER_RESPONSE, SAMPLE_FIELDS
 from tocsin.batch.gradient import local
 from tocsin.batch.inputs import TOKEN_FIELDS, Batch
+from tocsin.batch.short import short
 
 _KNOWN: Final = frozenset((*TOKEN_FIELDS, *PER_RESPONSE, *SAMPLE_FIELDS, "lengths"))
+_SHORT: Final = frozenset(
+    (
+        *("loss", "critic_loss", "nll_loss", "mtp_loss"),
+        *("grad_norms", "grad_norms_clipped", "param_norm", "param_update_norm"),
+    )
+)
 
 
 def check_rest(batch: Batch, problems: dict[str, str]) -> Batch:
     """The batch without what is no number or array of numbers, which goes to `problems`.
 
-    `completion_tokens` is a Python number in it. Raises nothing for what is in the batch.
+    `completion_tokens` is a Python number in it, losses and norms are vectors of float64. Raises nothing for what is in the
+    batch.
     """
     for item in dataclasses.fields(batch):
         value = getattr(batch, item.name)
@@ -28,6 +36,9 @@ def check_rest(batch: Batch, problems: dict[str, str]) -> Batch:
                 _check_gradients(value)
             elif item.name == "completion_tokens":
                 batch = dataclasses.replace(batch, completion_tokens=_number(value))
+            elif item.name in _SHORT:
+                settled: dict[str, Any] = {item.name: short(value)}
+                batch = dataclasses.replace(batch, **settled)
             else:
                 ops_of([value]).array(value)
         except Exception as error:

@@ -144,7 +144,7 @@ class Checked:
     """A batch that measures can rely on."""
 
     batch: Batch
-    """As given, for losses, norms, gradients and scores; None where they are no numbers."""
+    """Losses and norms as vectors of float64, gradients and scores as given; None where they are no numbers."""
     ops: Ops
     tokens: Tokens
     samples: Samples

@@ -11,10 +11,12 @@ from tocsin.batch.checked import Vector
 
 
 def short(value: Any) -> Vector:
-    """[n], float64: a number, list, array or tensor of any shape. Reading a tensor waits for its device, as `summarize` does
-    at its end anyway.
+    """[n], float64: a number, array or tensor of any shape, or a list of these (micro-batch losses with their graph).
 
-    Raises TypeError or ValueError for what holds no numbers, or is sharded over devices.
+    Reading a tensor waits for its device, as `summarize` does at its end anyway. Raises TypeError or ValueError for what holds
+    no numbers, or is sharded over devices.
     """
+    if isinstance(value, list | tuple) and any(hasattr(item, "detach") for item in value):
+        return np.concatenate([short(item) for item in value])  # numpy takes no tensor that has a graph or lies on a device
     ops = ops_of([value])
     return np.array(ops.floats(ops.array(value)).reshape(-1).tolist(), dtype=np.float64)
