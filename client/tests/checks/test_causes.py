@@ -140,6 +140,16 @@ def test_a_temperature_on_one_side(words: int, scale: float, temperature: float,
     assert f"{lower} seems to divide the logits by a lower temperature" in hint.text
 
 
+def test_a_few_rare_tokens_far_apart_are_no_temperature(model: Model, a: Array) -> None:
+    """The rarest tokens of A are rarer still in C, which alone correlates l with both sides."""
+    c = a + model.noise(0.02)
+    rare = a <= np.quantile(a, 0.005)
+    c[rare] = 1.6 * a[rare]
+    log_ratio = (a - c).ravel()
+    assert min(np.corrcoef(log_ratio, side.ravel())[0, 1] ** 2 for side in (a, c)) > 0.25**2, "not a control without it"
+    assert "temperature" not in found(a, c)
+
+
 @pytest.mark.parametrize("top_p", [0.8, 0.9, 0.95])
 def test_logprobs_after_top_p(model: Model, top_p: float) -> None:
     whole = softmax_logprobs(model.logits)

@@ -44,7 +44,7 @@ def test_narrow_torch_types() -> None:
 
 @pytest.mark.parametrize("bad", [None, "text", b"text", {"a": 1}, [[1], [1, 2]], [None], np.array(["2026"], dtype="M8"), 1j])
 def test_what_is_no_number_is_refused(bad: Any) -> None:
-    with pytest.raises(CheckInputError, match="^the argument: "):
+    with pytest.raises(CheckInputError, match=r"^the argument: "):
         numeric(bad, "the argument")
 
 

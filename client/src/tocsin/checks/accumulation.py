@@ -172,8 +172,8 @@ def _hints(
         yield Hint(
             "direction",
             "another direction is no scaling bug: a micro-batch is missing or counted twice, dropout is on, or the losses "
-            "are averaged over "
-            "different things (tokens of the whole batch on one side, tokens of each micro-batch on the other)",
+            "are averaged over different things (tokens of the whole batch on one side, tokens of each micro-batch on the "
+            "other)",
         )
     if factor is not None:
         yield Hint("scale", _scale(factor, world_size, steps))
@@ -183,8 +183,8 @@ def _hints(
         yield Hint(
             "layers",
             f"{len(odd):,} of {len(layers):,} tensors are scaled otherwise than the rest: {listed(texts)}; look at tied "
-            "weights and at parameters "
-            "that are reduced on their own (embeddings, routers, norms under sequence parallelism)",
+            "weights and at parameters that are reduced on their own (embeddings, routers, norms under sequence "
+            "parallelism)",
         )
 
 

@@ -29,7 +29,7 @@ class Case:
     healthy: float
     stop: float
     suspicious: bool
-    """The mean is not healthy, or the check failed for another reason: only then a cause is looked for."""
+    """The mean of A=C is not healthy, or A=C failed for another reason: only then a cause is looked for."""
 
     @property
     def mean(self) -> float:

@@ -1,7 +1,8 @@
-"""Probable causes of a gap between trainer and rollout engine. A cause is named only when undoing it explains the gap.
+"""Probable causes of a gap between trainer and rollout engine. A cause is named only when the numbers back it.
 
-Each cause makes one hypothesis ("C is shifted by one"), undoes it, and looks at what is left of the gap; the text gives both
-numbers. Where no hypothesis explains the gap, the second list says where the gap sits.
+Each cause is one hypothesis. Where it can be undone ("C is shifted by one"), that is done, and what is left of the gap decides;
+else the gap must have the form that only this cause gives it (temperature, top-p). The text gives the numbers. Where no
+hypothesis explains the gap, the second list says where the gap sits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ SAME: Final = 0.2
 """A shifted or exchanged row explains a row's gap when it leaves less than this share of it."""
 SLOPE: Final = 0.03
 """How far the ratio of the spreads of C and A must be from 1 to speak of a temperature."""
-CORRELATED: Final = 0.4
+CORRELATED: Final = 0.25
+"""Correlation of l with A and with C from which a temperature is possible; see `_temperature`."""
 ONE_SIGN: Final = 0.01
 """Share of tokens that noise may put on the other side of a one-sided gap."""
 PERMUTATION_ROWS: Final = 32
@@ -94,10 +96,9 @@ def _shift(case: Case) -> Hint | None:
     share = percent(explained / float(np.sum(raw)))
     return Hint(
         "shift",
-        f"C stands {abs(shift)} position{'s' if abs(shift) > 1 else ''} too {direction} in {rows}: C at position t{shift:+d} "
-        "fits A at t "
-        f"(these rows hold {share} of the gap); usual reasons are logprobs of the next token not moved by one, or a BOS token "
-        "on one side",
+        f"C stands {abs(shift)} position{'s' if abs(shift) > 1 else ''} too {direction} in {rows}: C at position "
+        f"t{shift:+d} fits A at t (these rows hold {share} of the gap); usual reasons are logprobs of the next token not "
+        "moved by one, or a BOS token on one side",
     )
 
 
@@ -129,11 +130,12 @@ def _rows(case: Case) -> Hint | None:
 def _temperature(case: Case) -> Hint | None:
     """C falls faster or slower than A: one side divides the logits by a temperature that the other does not.
 
-    l then depends on the logprob itself, seen from either side: in simulated softmaxes of 50 to 2,000 tokens the weaker
-    of the two correlations is above 0.45 for temperatures of 0.6 to 0.9 and 1.1 to 2, and below 0.2 for noise and other
-    weights; top-p, which correlates as much, leaves the spread as it is.
+    l then depends on the logprob itself, seen from either side: in simulated softmaxes of 50 to 2,000 words the weaker of
+    the two correlations is 0.31 or more for temperatures of 0.6 to 0.9 and 1.1 to 2, and 0.1 or less for noise and other
+    weights, which correlate with one side only; top-p, which correlates as much, leaves the spread as it is.
     """
-    a, c, log_ratio = case.engines.first, case.engines.second, case.engines.log_ratio
+    usual = case.engines.gap <= np.quantile(case.engines.gap, 0.99)  # few tokens far out could feign it
+    a, c, log_ratio = case.engines.first[usual], case.engines.second[usual], case.engines.log_ratio[usual]
     if len(a) < DISTINCT or min(float(np.std(values)) for values in (a, c, log_ratio)) < 1e-6:
         return None
     on_a, on_c = float(np.corrcoef(log_ratio, a)[0, 1]), float(np.corrcoef(log_ratio, c)[0, 1])
@@ -144,8 +146,7 @@ def _temperature(case: Case) -> Hint | None:
     return Hint(
         "temperature",
         f"C falls {shown(slope)} times as steeply as A (l correlates {on_a:.2f} with A and {on_c:.2f} with C): {sharper} "
-        "seems to divide "
-        f"the logits by a lower temperature than {softer}; both must use the sampling temperature",
+        f"seems to divide the logits by a lower temperature than {softer}; both must use the sampling temperature",
     )
 
 
@@ -158,8 +159,8 @@ def _truncated(case: Case) -> Hint | None:
     return Hint(
         "truncation",
         f"C is above A for {percent(float(np.mean(above > 0)))} of the tokens and nowhere far below, by {shown(most)} at "
-        "most: so do "
-        f"logprobs after top-p or top-k sampling that keeps a mass down to {float(np.exp(-most)):.3g}; take them before it",
+        f"most: so do logprobs after top-p or top-k sampling that keeps a mass down to {float(np.exp(-most)):.3g}; take "
+        "them before it",
     )
 
 
@@ -176,8 +177,8 @@ def _rounded(case: Case) -> Hint | None:
         left = float(np.mean(np.abs(round_to(other, grid) - coarse)))
         if left < HALF * case.mean:
             text = (
-                f"{name} holds values rounded to {grid}: {other_name} rounded likewise, mean |l| is {shown(left)} instead of "
-                f"{shown(case.mean)}"
+                f"{name} holds values rounded to {grid}: {other_name} rounded likewise, mean |l| is {shown(left)} instead "
+                f"of {shown(case.mean)}"
             )
             return Hint("rounding", f"{text}; return logprobs in float32")
     return None
@@ -203,9 +204,8 @@ def _not_repeatable(case: Case) -> Hint | None:
         return None
     return Hint(
         "not_repeatable",
-        f"A and B, both by the trainer, already differ by {shown(own)} of the {shown(case.mean)} between A and C: is dropout "
-        "off, is it the "
-        "same batch with the same micro-batches, do the weights stand still?",
+        f"A and B, both by the trainer, already differ by {shown(own)} of the {shown(case.mean)} between A and C: is "
+        "dropout off, is it the same batch with the same micro-batches, do the weights stand still?",
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tocsin.checks.case import Case
 from tocsin.checks.causes import causes
-from tocsin.checks.pair import Pair, measure, pair, place_table, tokens_under, worst_table
+from tocsin.checks.pair import Pair, compare, measure, place_table, tokens_under, worst_table
 from tocsin.checks.report import Number, Report, Table, percent, shown
 from tocsin.checks.values import CheckInputError, mask_of, rows_of
 
@@ -79,22 +79,24 @@ def consistency(
     tokens = tokens_under(counted)
     if not len(tokens.row):
         raise CheckInputError(f"no token to compare: the mask of shape {counted.shape} is empty")
-    engines = pair(("A", "C"), first, third, counted, tokens)
-    repeat = None if second is None else pair(("A", "B"), first, second, counted, tokens)
+    engines = compare(("A", "C"), first, third, counted, tokens)
+    repeat = None if second is None else compare(("A", "B"), first, second, counted, tokens)
     pairs = [each for each in (repeat, engines) if each is not None]
     measured = {each.name: measure(each, clip) for each in pairs}
-    failures = [text for each in pairs for text in _failures(each, measured[each.name], clip, stop, clipped_limit)]
-    failures += _positive(engines) + ([] if repeat is None else _positive(repeat, both=False))
+    failed = {each.name: _failures(each, measured[each.name], clip, stop, clipped_limit) for each in pairs}
+    failed[engines.name] += _positive(engines)
+    if repeat is not None:
+        failed[repeat.name] += _positive(repeat, both=False)
     warnings = [text for each in pairs for text in _warnings(each, measured[each.name], healthy, stop)]
     if repeat is None:
         warnings.append("without B it is not known whether the trainer repeats itself; a gap may be the trainer's own")
     mean = measured[engines.name]["mean"]
-    suspicious = bool(failures) or (mean is not None and mean >= healthy)
+    suspicious = bool(failed[engines.name]) or (mean is not None and mean >= healthy)
     case = Case(first, third, counted, engines, repeat, healthy, stop, suspicious)
     return Report(
         check="consistency",
         numbers={f"{name}.{key}": value for name, numbers in measured.items() for key, value in numbers.items()},
-        failures=tuple(failures),
+        failures=tuple(text for texts in failed.values() for text in texts),
         warnings=tuple(warnings),
         hints=tuple(causes(case)),
         tables=(_summary(measured, clip), place_table(engines, clip), worst_table(engines, worst)),
@@ -102,7 +104,10 @@ def consistency(
 
 
 def _check_limits(clip: tuple[float, float], healthy: float, stop: float, clipped_limit: float) -> None:
-    low, high = clip
+    try:
+        low, high = clip
+    except (TypeError, ValueError):
+        raise CheckInputError(f"clip: expected (low, high), got {clip!r}") from None
     if not (0 < low < 1 and 0 < high < math.inf):
         raise CheckInputError(f"clip: expected (low, high) with 0 < low < 1 and high > 0, got {clip}")
     if not 0 <= healthy <= stop:

@@ -181,8 +181,7 @@ def _warnings(sample: Sample, tokens: Sequence[Any], trained: int) -> Iterable[s
         if after < len(tokens) and sample.kind[after] == "pad" and sample.eos[after] and not sample.eos[turn].any():
             yield (
                 f"the padding after position {after - 1} is an end-of-turn token and the turn has none: unless the response "
-                "was truncated, "
-                "its end was taken for padding"
+                "was truncated, its end was taken for padding"
             )
 
 
@@ -192,8 +191,7 @@ def _hints(sample: Sample) -> Iterable[Hint]:
         yield Hint(
             "shift",
             f"the loss mask begins and ends one position too {side}: moved {way} by one it breaks no rule. A mask that is "
-            "indexed by the "
-            "predicting position must be moved before it is compared with tokens",
+            "indexed by the predicting position must be moved before it is compared with tokens",
         )
 
 

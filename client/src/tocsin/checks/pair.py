@@ -81,7 +81,7 @@ class Pair:
         return np.abs(self.log_ratio)
 
 
-def pair(names: tuple[str, str], first: NDArray[Any], second: NDArray[Any], mask: Bools, tokens: Tokens) -> Pair:
+def compare(names: tuple[str, str], first: NDArray[Any], second: NDArray[Any], mask: Bools, tokens: Tokens) -> Pair:
     """Compare two [responses, positions] arrays under a mask whose tokens are given."""
     a, b = first[mask].astype(np.float64), second[mask].astype(np.float64)
     finite_a, finite_b = usable(a), usable(b)

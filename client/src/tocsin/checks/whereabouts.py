@@ -42,8 +42,7 @@ def _few_rows(case: Case) -> Hint | None:
     return Hint(
         "few_rows",
         f"{len(order):,} of {len(used):,} rows hold {percent(share)} of the gap (among them {worst}): did another replica "
-        "with other weights "
-        "generate them, or was their text tokenised again?",
+        "with other weights generate them, or was their text tokenised again?",
     )
 
 
@@ -59,8 +58,7 @@ def _grows(case: Case) -> Hint | None:
     return Hint(
         "grows",
         f"mean |l| grows from {shown(start)} in the first quarter to {shown(end)} in the last: positions (RoPE scaling) or "
-        "the precision of the "
-        "KV cache may differ",
+        "the precision of the KV cache may differ",
     )
 
 
@@ -75,8 +73,7 @@ def _one_sided(case: Case) -> Hint | None:
     return Hint(
         "one_sided",
         f"k1 is {shown(k1)} and k3 {shown(k3)}: {more} these tokens more probability throughout, which noise does not do; "
-        "other weights, "
-        "another temperature, top-p or top-k on one side do",
+        "other weights, another temperature, top-p or top-k on one side do",
     )
 
 
