@@ -121,6 +121,8 @@ def test_rollouts_are_cut_to_the_limits() -> None:
          wire.Rollout(response="7", reward=0.5, correct=True, truncated=False)),
         ({"reward": math.inf, "extra": "left out"}, wire.Rollout(reward="inf")),
         (wire.Rollout(prompt="p \ud83d", reward="0.5"), wire.Rollout(prompt="p \ufffd", reward=0.5)),
+        ({"index": np.int64(5), "picked": "worst \ud83d"}, wire.Rollout(index=5, picked="worst \ufffd")),
+        (wire.Rollout(index=0, picked="x" * 300), wire.Rollout(index=0, picked="x" * 200)),
     ],
 )  # fmt: skip
 def test_rollouts_of_every_kind(given_: Any, expected: wire.Rollout) -> None:

@@ -394,6 +394,15 @@ def test_the_short_way_of_usual_steps_is_the_long_way(fields: dict[str, Any], pa
 
 _numbers = st.none() | st.floats()
 _names = st.text(min_size=1, max_size=20)
+_rollouts = st.builds(
+    wire.Rollout,
+    prompt=st.text(),
+    response=st.text(),
+    reward=_numbers,
+    correct=st.none() | st.booleans(),
+    index=st.none() | st.integers(0, 2**40),
+    picked=st.sampled_from(["", "worst"]),
+)
 
 
 @st.composite
@@ -414,7 +423,8 @@ def _steps(draw: st.DrawFn) -> wire.StepRecord:
         time=draw(st.floats(0, 9e10)),
         metrics=draw(st.dictionaries(_names, _numbers | st.dictionaries(_names, _numbers, max_size=3), max_size=6)),
         groups=draw(st.none() | st.just(groups)),
-        rollouts=draw(st.lists(st.builds(wire.Rollout, prompt=st.text(), response=st.text(), reward=_numbers), max_size=2)),
+        rollouts=draw(st.lists(_rollouts, max_size=2)),
+        rollout_log=draw(st.text()),
         dropped=draw(st.integers(0, 2**40)),
     )
 
