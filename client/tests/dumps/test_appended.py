@@ -182,6 +182,8 @@ def test_shards_of_another_run_are_a_new_attempt_and_other_files_are_none(shards
         shards.step(step)
     shards.append([{"run_name": "a"}], run="x")
     (shards.path / "x_rollouts_000000.jsonl").rename(shards.path / "a__1__1700000000_metadata.jsonl")
+    shards.step(9, run="a__1__1700000000_filtered")
+    dumps.write(shards.path / "a__1__1700000000_trainer_logprobs_step000001.jsonl", [{"step": 1, "trainer_logprobs": [-0.1]}])
     for step in (2, 3):
         shards.step(step, seed=1, run="a__1__1700009999")
     assert shards.looks() == ["run 1", "1:1", "1:2", "run 2", "2:2", "2:3"]

@@ -56,6 +56,13 @@ def test_nemo(wrapped: bool) -> None:
     assert found.notes == []
 
 
+def test_nemo_a_sample_without_a_response_is_aborted_and_stays_in_its_group() -> None:
+    made = [*MADE[:7], dataclasses.replace(MADE[7], response="", rollout=(), train=()), *MADE[8:]]
+    found = told("nemo-samples", dumps.nemo_rows(made))
+    holds(found, {"aborted_ratio": 1 / len(made), **dumps.rewards(made), **dumps.mismatch([*made[:7], *made[8:]])})
+    assert found.groups is not None and found.groups.success == [0, 4, 2, 2, 2, 2]
+
+
 def test_nemo_bounds_of_advantages_only_when_the_configuration_says_how_they_are_made() -> None:
     rows = dumps.nemo_rows(MADE)
     assert "advantage_bound_excess" not in told("nemo-samples", rows).metrics
@@ -230,6 +237,7 @@ def test_areal_correct_is_a_reward_above_zero() -> None:
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("nemo-samples", {}, "no rewards"),
     ("nemo-samples", {"rewards": ["x"]}, "rewards is"),
+    ("nemo-samples", {"agent_ref": [{"name": "a"}], "full_result": [{"reward": 1.0}]}, "NeMo Gym"),
     ("nemo-samples", {"rewards": [1.0]}, "no prompt"),
     ("nemo-samples", {"rewards": [1.0], "token_loss_mask": 3, "token_ids": [[1]]}, "token_loss_mask is 3"),
     (

@@ -16,7 +16,7 @@ _NEMO_FOLDER: Final = re.compile(r"exp_(\d{1,18})")
 _VERL_STEP: Final = re.compile(r"(\d{1,18})\.jsonl(?:\.gz)?")
 _TRL_STEP: Final = re.compile(r"completions_(\d{1,18})\.parquet")
 _VERSION: Final = re.compile(r"(\d{1,18})")
-_SHARD: Final = re.compile(r"(?P<run>.+)_rollouts_(?P<shard>\d{1,18})\.jsonl")
+_SHARD: Final = re.compile(r"(?P<run>.+)(?<!_filtered)_rollouts_(?P<shard>\d{1,18})\.jsonl")
 COMPLETIONS: Final = "completions.jsonl"
 
 

@@ -18,11 +18,13 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tocsin.dumps.sample import BadRow, Dump, Options, Sample, Tokens, number, reals, text_id, tokens_id
+from tocsin.dumps.sample import BadRow, Dump, Options, Sample, Tokens, number, reals, text_id, tokens_id, whole
 
 
 def read(row: Mapping[str, Any], options: Options) -> Iterable[Sample]:
     """The sample of one row. Raises BadRow."""
+    if "full_result" in row and "rewards" not in row:
+        raise BadRow("a result of NeMo Gym, without the arrays of the native dump")
     filtered = "filtered_rewards" in row
     reward = number(row, "filtered_rewards" if filtered else "rewards")
     prompt, response = _texts(row.get("content"))
@@ -32,7 +34,10 @@ def read(row: Mapping[str, Any], options: Options) -> Iterable[Sample]:
     if mask is not None and (ids := lists.get("token_ids")) is not None:
         if len(ids) != len(mask):
             raise BadRow(f"token_ids has {len(ids)} entries, the mask {len(mask)}")
-        prompt_id = tokens_id(ids[: next((at for at, trained in enumerate(mask) if trained), len(mask))])
+        end = next((at for at, trained in enumerate(mask) if trained), None)
+        if end is None:  # no response at all: the prompt ends where the padding begins
+            end = whole(row, "input_lengths") if "input_lengths" in row else len(ids)
+        prompt_id = tokens_id(ids[:end])
     elif prompt:
         prompt_id = text_id(prompt)
     else:

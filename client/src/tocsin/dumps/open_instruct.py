@@ -5,6 +5,8 @@ request_info, logprobs`.
 - `logprobs` are the rollout engine's only: no mismatch can be told from them.
 - By default groups without spread are filtered out before the dump (`filter_zero_std_samples`).
 - `step` is the training step (the `global_step` of its other logs counts episodes).
+- Beside the shards lie other files, which are not read: `<run>_metadata.jsonl`, and in some versions
+  `<run>_filtered_rollouts_<shard>.jsonl` (groups that were not trained on) and `<run>_trainer_logprobs_step<N>.jsonl`.
 - Texts are tokens: there is nothing to read.
 """
 
