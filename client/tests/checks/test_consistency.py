@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tocsin.batch import Batch, summarize
 from tocsin.checks import CheckInputError, Report, consistency
 from tocsin.checks.pair import LARGEST, PLACES
 
@@ -306,3 +307,18 @@ def test_a_report_does_not_change() -> None:
     with pytest.raises(AttributeError):
         report.failures = ()  # type: ignore[misc]  # that is the test
     assert isinstance(report, Report)
+
+
+def test_the_check_and_the_measures_of_a_step_agree() -> None:
+    """The numbers of A=C are those that `tocsin.batch` reports at every step under their canonical names."""
+    rng = np.random.default_rng(3)
+    a = -rng.exponential(1.0, (12, 40))
+    c = np.minimum(a + rng.normal(0, 0.05, a.shape), 0)
+    mask = np.arange(40) < rng.integers(3, 40, (12, 1))
+    measured = summarize(Batch(mask=mask, old_logprobs=a, rollout_logprobs=c)).metrics
+    report = consistency(a, None, c, mask)
+    for name, canonical in (
+        ("mean", "rollout_logprob_abs_diff_mean"), ("p99", "rollout_logprob_abs_diff_p99"), ("k1", "rollout_kl_k1"),
+        ("p999", "rollout_logprob_abs_diff_p999"), ("max", "rollout_logprob_abs_diff_max"), ("k3", "rollout_kl_k3"),
+    ):  # fmt: skip
+        assert report.numbers[f"A=C.{name}"] == pytest.approx(measured[canonical], rel=1e-6), name
