@@ -103,16 +103,11 @@ def assert_close(
 def block_size(monkeypatch: pytest.MonkeyPatch, tokens: int) -> Iterator[None]:
     """Blocks of this many tokens on the processor, in both libraries."""
     from tocsin.batch.arrays_numpy import NumpyOps
-    from tocsin.batch.arrays_torch import TorchOps
-
-    class SmallTorch(TorchOps):
-        def __init__(self, device: torch.device) -> None:
-            super().__init__(device)
-            self.block_tokens = tokens
+    from tocsin.batch.arrays_torch_cpu import TorchCpuOps
 
     with monkeypatch.context() as patched:
         patched.setattr(NumpyOps, "block_tokens", tokens)
-        patched.setattr("tocsin.batch.arrays_torch.TorchOps", SmallTorch)
+        patched.setattr(TorchCpuOps, "block_tokens", tokens)
         yield
 
 

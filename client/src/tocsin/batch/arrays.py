@@ -120,6 +120,8 @@ def ops_of(values: Sequence[Any]) -> Ops:
 
         return NumpyOps()
     from tocsin.batch.arrays_torch import TorchOps
+    from tocsin.batch.arrays_torch_cpu import TorchCpuOps
 
     devices = [tensor.device for tensor in tensors if not hasattr(tensor, "full_tensor") and tensor.device.type != "meta"]
-    return TorchOps(next((device for device in devices if device.type != "cpu"), torch.device("cpu")))
+    device = next((device for device in devices if device.type != "cpu"), None)
+    return TorchCpuOps() if device is None else TorchOps(device)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tocsin.batch.arrays_numpy import numbers_of, select_quantiles
+from tocsin.batch.arrays_numpy import numbers_of
 
 Array = Any
 """A torch.Tensor."""
@@ -17,10 +17,11 @@ Array = Any
 class TorchOps:
     """torch on one device; nothing here needs a gradient."""
 
+    block_tokens: int = 1 << 22
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._double = torch.float32 if device.type == "mps" else torch.float64  # Apple's devices have no float64
-        self.block_tokens = 1 << 17 if device.type == "cpu" else 1 << 22
 
     def array(self, values: Any) -> Array:
         """The tensor without its graph; numpy arrays, lists and tensors in main memory are copied to the device."""
@@ -31,6 +32,8 @@ class TorchOps:
             found = found.astype(np.float64)
         if not found.flags.writeable or any(stride < 0 for stride in found.strides):
             found = found.copy()  # torch warns of the one and refuses the other
+        if found.dtype == np.float64 and self._double != torch.float64:
+            found = found.astype(np.float32)
         return torch.from_numpy(found).to(self._device)
 
     def _tensor(self, values: torch.Tensor) -> Array:
@@ -92,9 +95,7 @@ class TorchOps:
         return torch.full((rows,), value, dtype=torch.int64, device=self._device)
 
     def count(self, flags: Array) -> Array:
-        return torch.count_nonzero(flags).to(
-            self._double
-        )  # a quotient of whole numbers would have the default type, maybe half
+        return torch.count_nonzero(flags).to(self._double)  # a quotient of integers would have the default type, maybe half
 
     def count_rows(self, flags: Array) -> Array:
         return torch.sum(flags, dim=1, dtype=torch.int64)
@@ -107,7 +108,7 @@ class TorchOps:
         return torch.sum(x, dtype=self._double)
 
     def dot(self, x: Array, y: Array) -> Array:
-        return torch.sum(x.to(self._double) * y)
+        return torch.dot(x.to(self._double), y.to(self._double))
 
     def squares_about(self, x: Array, centre: Array) -> Array:
         apart = x.to(self._double) - centre
@@ -131,8 +132,6 @@ class TorchOps:
         return torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
 
     def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
-        if x.device.type == "cpu":  # the same memory, and numpy selects where torch would sort
-            return [torch.tensor(value, dtype=torch.float64) for value in select_quantiles(x.numpy(), levels)]
         ordered = torch.sort(x).values.to(self._double)  # torch.quantile refuses more than 16 million entries
         found = []
         for level in levels:
@@ -143,9 +142,6 @@ class TorchOps:
         return found
 
     def top(self, x: Array, k: int) -> Array:
-        if x.device.type == "cpu":  # as above: six times as fast
-            values = x.numpy()
-            return torch.from_numpy(np.partition(values, len(values) - k)[len(values) - k :])
         return torch.topk(x, k, sorted=False).values
 
     def join(self, parts: Sequence[Array]) -> Array:
@@ -156,5 +152,7 @@ class TorchOps:
 
     def numbers(self, scalars: Sequence[Any]) -> list[float]:
         tensors = [value for value in scalars if isinstance(value, torch.Tensor)]
-        copied = iter(torch.stack([value.to(self._double).reshape(()) for value in tensors]).tolist() if tensors else ())
+        copied = iter(
+            torch.stack([value.to(self._device, self._double).reshape(()) for value in tensors]).tolist() if tensors else ()
+        )
         return [next(copied) if isinstance(value, torch.Tensor) else float(value) for value in scalars]
