@@ -11,8 +11,15 @@ import pytest
 from collector.aliases import Table
 
 PAGES = Path(__file__).parents[2] / "docs" / "frameworks"
-TRACKED = {"openrlhf": "openrlhf", "slime": "slime", "nemo-rl": "nemo_rl", "areal": "areal"}
-"""Pages of frameworks that are followed by their event files, and whose names they use."""
+TRACKED = {
+    "openrlhf": "openrlhf",
+    "slime": "slime",
+    "nemo-rl": "nemo_rl",
+    "areal": "areal",
+    "trl": "trl",
+    "unsloth": "unsloth",
+}
+"""Pages with a table of what the framework logs, and whose names they use."""
 
 
 class Line(NamedTuple):

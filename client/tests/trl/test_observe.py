@@ -100,7 +100,8 @@ def test_logprobs_of_another_shape_are_left_out(returned: Any) -> None:
     (seen,) = observer.take().passes
     assert (seen.new_logprobs, seen.entropy, seen.ref_logprobs) == (None, None, None)
     assert seen.old_logprobs is not None
-    assert heard["no_new_logprobs"] == 1
+    assert seen.misfits == ("ref_per_token_logps [2, 9]",), "left-packed, as Unsloth keeps them, they are of other tokens"
+    assert (heard["no_new_logprobs"], heard["trl_misfits"]) == (1, 1)
 
 
 SHOWN = torch.full((2, 3), -1.0)

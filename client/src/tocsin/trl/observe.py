@@ -122,6 +122,11 @@ class Observer:
         if loss is not None:
             self._step.losses.append(loss)
         seen: LossPass = read_loss(inputs, calls, generated_at=self._generated_at, at=self._at())
+        if seen.misfits:
+            shape = list(seen.mask.shape)
+            self._trouble(
+                "trl_misfits", f"not measured, as it does not lie as the mask does {shape}: {', '.join(seen.misfits)}"
+            )
         if self._step.positions and self._step.positions + seen.positions > self._max_positions:
             self._step.left_out += 1
             self._trouble(

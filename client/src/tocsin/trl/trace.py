@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 Tensor = Any
 """A torch.Tensor."""
@@ -38,6 +38,8 @@ class LossPass:
     """The optimiser step during which the responses were generated; None when that was not seen."""
     at: int = 0
     """The optimiser step of this pass: how many were finished before it."""
+    misfits: tuple[str, ...] = ()
+    """Inputs of the loss that do not lie as the mask does, so that they cannot be compared: "name [shape]"."""
 
     @property
     def positions(self) -> int:
@@ -111,17 +113,31 @@ def read_loss(inputs: Mapping[str, Any], captured: Sequence[Any], **where: Any) 
     advantages = inputs.get("advantages")
     if advantages is not None and (advantages.ndim not in (1, 2) or len(advantages) != len(mask)):
         advantages = None
+    arrays: dict[str, Any] = {}
+    misfits: list[str] = []
+    for name, (key, wanted) in _INPUTS.items():
+        given = inputs.get(key)
+        arrays[name] = detached(fitting(given, shape[:wanted]))
+        if given is not None and arrays[name] is None:
+            misfits.append(f"{key} {list(getattr(given, 'shape', ()))}")
     return LossPass(
         mask=trained,
         advantages=detached(advantages),
         new_logprobs=detached(fitting(new, shape)),
-        old_logprobs=detached(fitting(inputs.get("old_per_token_logps"), shape)),
-        old_sequence_logprobs=detached(fitting(inputs.get("old_logps"), shape[:1])),
-        rollout_logprobs=detached(fitting(inputs.get("sampling_per_token_logps"), shape)),
-        ref_logprobs=detached(fitting(inputs.get("ref_per_token_logps"), shape)),
         entropy=detached(fitting(entropy, shape)),
+        misfits=tuple(misfits),
+        **arrays,
         **where,
     )
+
+
+_INPUTS: Final = {
+    "old_logprobs": ("old_per_token_logps", 2),
+    "old_sequence_logprobs": ("old_logps", 1),
+    "rollout_logprobs": ("sampling_per_token_logps", 2),
+    "ref_logprobs": ("ref_per_token_logps", 2),
+}
+"""Field of a pass -> TRL's key for it among the inputs of the loss, and how many dimensions of the mask it shares."""
 
 
 def _logprobs_of(captured: Sequence[Any]) -> tuple[Any, Any]:
