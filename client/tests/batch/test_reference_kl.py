@@ -15,7 +15,7 @@ NAMES = ("kl_reference_k1", "kl_reference_k2", "kl_reference_k3", "kl_reference"
 
 def oracle(tokens: list[tuple[float, ...]]) -> dict[str, float]:
     apart = [policy - reference for policy, reference in tokens]
-    cut = [max(-20.0, min(20.0, d)) for d in apart]
+    cut = [max(-20.0, d) for d in apart]
     k3 = statistics.fmean(math.expm1(-d) + d for d in cut)
     return {
         "kl_reference_k1": statistics.fmean(apart),
@@ -77,6 +77,17 @@ def test_one_far_token_does_not_overflow_k3() -> None:
     )
     assert number(far, "kl_reference_k3") == pytest.approx((math.expm1(20.0) - 20.0) / 2, rel=1e-6)
     assert number(far, "kl_reference_k1") == -499 / 2
+    surer = measured(new_logprobs=np.array([[-1.0]]), ref_logprobs=np.array([[-500.0]]))
+    assert number(surer, "kl_reference_k3") == 498.0  # exp(-499) - 1 + 499
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-7])
+def test_k3_of_no_token_is_below_zero(scale: float) -> None:
+    random = np.random.default_rng(0)
+    policy = -random.random(300).astype(np.float32)
+    reference = policy + (random.normal(size=300) * scale).astype(np.float32)
+    for one, other in zip(policy.reshape(-1, 1, 1), reference.reshape(-1, 1, 1), strict=True):
+        assert number(measured(new_logprobs=one, ref_logprobs=other), "kl_reference_k3") >= 0.0
 
 
 def test_what_is_not_finite_shows() -> None:
@@ -87,6 +98,8 @@ def test_what_is_not_finite_shows() -> None:
     assert number(never, "kl_reference_k1") == -math.inf
     assert number(never, "kl_reference_k2") == math.inf
     assert number(never, "kl_reference_k3") == pytest.approx((math.expm1(20.0) - 20.0) / 2, rel=1e-6)
+    new_to_it = measured(new_logprobs=reference, ref_logprobs=np.array([[-math.inf, -1.0]]))
+    assert number(new_to_it, "kl_reference_k1") == number(new_to_it, "kl_reference_k3") == math.inf
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])

@@ -16,6 +16,14 @@ from tocsin.batch.checked import Checked, Samples, Vector
 from tocsin.batch.contract import Found
 from tocsin.batch.inputs import Settings
 
+_REWARD_GROUP_METRICS: Final = (
+    "zero_variance_group_ratio",
+    "near_zero_std_group_ratio",
+    "reward_group_std_mean",
+    "reward_group_std_min",
+    "reward_group_range_mean",
+)
+
 
 class GroupTable(NamedTuple):
     """One row per group, in order of appearance. P >= 1 unless there is no response."""
@@ -85,15 +93,6 @@ def reward_groups(checked: Checked, settings: Settings) -> Found:
             "reward_group_range_mean": float(reach.mean()),
         }
     )
-
-
-_REWARD_GROUP_METRICS: Final = (
-    "zero_variance_group_ratio",
-    "near_zero_std_group_ratio",
-    "reward_group_std_mean",
-    "reward_group_std_min",
-    "reward_group_range_mean",
-)
 
 
 def correct_groups(checked: Checked, settings: Settings) -> Found:

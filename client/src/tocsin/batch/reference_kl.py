@@ -22,8 +22,8 @@ class ReferenceKl:
     kl_reference_k3   mean exp(-d) + d - 1: unbiased and never negative
     kl_reference      the k3 one, as GRPO puts it into the loss. It is an estimate of KL(pi || pi_ref) from tokens of pi
 
-    Mask: under it only. No token: None. In k3 alone, d is cut to +-20, or one token could overflow the mean. NaN under the mask
-    makes all of them NaN; an infinite d makes k1 and k2 infinite and counts as 20 in k3.
+    Mask: under it only. No token: None. In k3 alone, d below -20 counts as -20, or one token could overflow the mean. NaN under
+    the mask makes all of them NaN; an infinite d makes k1 and k2 infinite, and k3 if it is above.
     """
 
     name: ClassVar[str] = "reference_kl"
@@ -42,9 +42,10 @@ class ReferenceKl:
             return
         ops = self._ops
         apart = block["new_logprobs" if block.has("new_logprobs") else "old_logprobs"] - block["ref_logprobs"]
-        cut = ops.clip(apart, -LOG_CLAMP, LOG_CLAMP)
+        cut = ops.clip(apart, -LOG_CLAMP, None)
+        k3 = ops.clip(ops.expm1(-cut) + cut, 0.0, None)  # rounding may go below 0
         self._tokens += block.tokens
-        parts = (ops.sum(apart), ops.dot(apart, apart) / 2, ops.sum(ops.expm1(-cut) + cut))
+        parts = (ops.sum(apart), ops.dot(apart, apart) / 2, ops.sum(k3))
         self._sums = [total + part for total, part in zip(self._sums, parts, strict=True)]
 
     def finish(self) -> Found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from tocsin.batch.arrays import Array, Ops
-from tocsin.batch.contract import Found, Scalar
+from tocsin.batch.contract import Found, Scalar, quotient
 from tocsin.batch.inputs import Settings
 from tocsin.batch.moments import Spread
 from tocsin.batch.tokens import LOG_CLAMP, TokenBlock
@@ -37,7 +37,7 @@ class PolicyRatio:
         self._spread = Spread(ops)
         self._ratios: list[Array] = []
         self._cut: Scalar = 0
-        self._log_ratio: Scalar = 0.0
+        self._fallen: Scalar = 0.0
 
     def add(self, block: TokenBlock) -> None:
         if block.tokens == 0:
@@ -45,20 +45,17 @@ class PolicyRatio:
         self._spread.add(block.ratio)
         self._ratios.append(block.ratio)
         self._cut = self._cut + self._ops.count(abs(block.log_ratio) > LOG_CLAMP)
-        self._log_ratio = self._log_ratio + self._ops.sum(block.log_ratio)
+        self._fallen = self._fallen - self._ops.sum(block.log_ratio)
 
     def finish(self) -> Found:
         tokens = self._spread.count
-        if tokens == 0:
-            return Found(
-                dict.fromkeys((*Spread(self._ops).metrics("policy_ratio"), *_LEVELS, "log_ratio_clamp_ratio", "kl_old_policy"))
-            )
-        quantiles = self._ops.quantiles(self._ops.join(self._ratios), list(_LEVELS.values()))
+        levels = list(_LEVELS.values())
+        quantiles = self._ops.quantiles(self._ops.join(self._ratios), levels) if tokens else [None] * len(levels)
         return Found(
             {
                 **self._spread.metrics("policy_ratio"),
                 **dict(zip(_LEVELS, quantiles, strict=True)),
-                "log_ratio_clamp_ratio": self._cut / tokens,
-                "kl_old_policy": -self._log_ratio / tokens,
+                "log_ratio_clamp_ratio": quotient(self._cut, tokens),
+                "kl_old_policy": self._fallen / tokens if tokens else None,
             }
         )
