@@ -11,7 +11,7 @@ merges rows of one step.
     measure     a step's samples to metrics, groups and rollouts; the only module that needs numpy
     record      to records of the run
     layout      where steps lie on the disk
-    stepwise appended      followers
+    stepwise appended shards      followers
     known       all formats, and how one is recognised
 
 slime's debug dumps (`.pt`) are not read: they are Python pickles, which run what is in them.

@@ -8,13 +8,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tocsin.dumps import layout
-from tocsin.dumps.appended import Appended, Files
+from tocsin.dumps.appended import Appended
 from tocsin.dumps.areal import AREAL
 from tocsin.dumps.ms_swift import MS_SWIFT
 from tocsin.dumps.nemo import NEMO
 from tocsin.dumps.open_instruct import OPEN_INSTRUCT
 from tocsin.dumps.rows import file_rows
 from tocsin.dumps.sample import BadRow, Dump, Options
+from tocsin.dumps.shards import Files
 from tocsin.dumps.stepwise import Stepwise
 from tocsin.dumps.trl_completions import TRL
 from tocsin.dumps.verl import VERL
