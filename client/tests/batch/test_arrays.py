@@ -88,7 +88,7 @@ def test_tensors_that_cannot_be_read_are_refused(kind: str, tensor: torch.Tensor
 def test_a_sharded_tensor_is_refused() -> None:
     """Reading one is a collective operation: a rank that does it alone waits for ever."""
     sharded = torch.zeros(2)
-    sharded.full_tensor = lambda: pytest.fail("read")  # type: ignore[attr-defined]  # what marks a DTensor
+    sharded.full_tensor = lambda: pytest.fail("read")  # what marks a DTensor
     with pytest.raises(TypeError, match="collective"):
         TorchCpuOps().array(sharded)
 

@@ -62,10 +62,10 @@ def test_no_tokens_no_weights(library: str, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"mask": np.ones((2, 2))}, r"old_logprobs: shape \[2, 3\], expected \[B, T\] = \[2, 2\] as the mask has it"),
+        ({"mask": np.ones((2, 2))}, r"old_logprobs: shape \[2, 3\], expected \[B, T\] = \[2, 2\] by the mask"),
         ({"rollout_logprobs": "abc"}, "rollout_logprobs is no array of numbers"),
         ({"level": "batch"}, "expected 'token' or 'sequence'"),
-        ({"lengths": [5, 1]}, r"old_logprobs: shape \[2, 3\], expected \[N\] = \[6\] as lengths has it"),
+        ({"lengths": [5, 1]}, r"old_logprobs: shape \[2, 3\], expected \[N\] = \[6\] by lengths"),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(change: dict[str, Any], told: str) -> None:

@@ -222,7 +222,7 @@ def test_an_empty_batch_gives_none(library: str, shape: tuple[int, int]) -> None
 
 def test_a_field_left_out_is_told_where_it_is_missed() -> None:
     summary = summarize(Batch(old_logprobs=np.zeros((2, 3)), rollout_logprobs=np.zeros((2, 4)), mask=np.ones((2, 3))))
-    assert summary.skipped["rollout_logprobs"] == "shape [2, 4], expected [B, T] = [2, 3] as the mask has it"
+    assert summary.skipped["rollout_logprobs"] == "shape [2, 4], expected [B, T] = [2, 3] by the mask"
     assert summary.skipped["mismatch"] == "needs rollout_logprobs (left out, see there)"
 
 

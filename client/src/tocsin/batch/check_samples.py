@@ -29,7 +29,7 @@ def check_samples(batch: Batch, tokens: Tokens, problems: dict[str, str]) -> Sam
     found = _converted(batch, problems)
     size, source = _expected(found, tokens.rows)
     for name in [name for name, values in found.items() if len(values) != size]:
-        problems[name] = f"{len(found.pop(name))} values, expected [S] = [{size}] as {source} has it"
+        problems[name] = f"{len(found.pop(name))} values, expected [S] = [{size}] by {source}"
     ids, group = _groups(found["prompts"]) if "prompts" in found else ((), None)
     lengths = found.get("response_lengths")
     if lengths is None and "response_lengths" not in problems and size == tokens.rows:

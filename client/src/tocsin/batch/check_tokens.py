@@ -104,7 +104,7 @@ def _wrong(array: Any, shape: tuple[int, ...] | None, source: str, expected: str
         return f"{found}, expected [B, T], or packed [N] with lengths"
     kind = "[B, T]" if len(shape) == 2 else "[N]"
     wanted = expected or f"{kind} = {_text(shape)}" + (" or one value per response" if or_rows else "")
-    return f"{found}, expected {wanted} as {source} has it"
+    return f"{found}, expected {wanted} by {source}"
 
 
 def _text(shape: Any) -> str:
