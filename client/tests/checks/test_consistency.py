@@ -201,6 +201,16 @@ def test_a_logprob_that_is_not_finite_fails_with_its_place(bad: float, side: int
     assert "row 3, position 17" in report.failures[-1]
 
 
+def test_nothing_finite_is_a_failure_without_numbers() -> None:
+    a = np.full((2, 3), -1.0)
+    report = consistency(a, a, np.full((2, 3), -np.inf))
+    assert report.failures == ("A=C: 6 of 6 tokens have no finite logprob (A: 0, C: 6), the first in row 0, position 0",)
+    assert (report.numbers["A=C.tokens"], report.numbers["A=C.mean"], report.numbers["A=B.mean"]) == (0, None, 0)
+    assert report.hints == ()
+    (table,) = report.tables
+    assert ("mean |l|", "0", "-") in table.rows
+
+
 def test_values_above_zero_are_no_logprobs() -> None:
     a, b, c = matched()
     c[2, 5] = 0.5
@@ -277,6 +287,8 @@ def test_torch_tensors_of_every_type(name: str) -> None:
         ({"a": np.zeros((2, 4), dtype=complex)}, "A: expected numbers, got an array of complex128"),
         ({"a": np.zeros((0, 4)), "b": None, "c": np.zeros((0, 4))}, "is empty"),
         ({"clip": (0.0, 0.2)}, "clip: expected"),
+        ({"clip": 0.2}, r"clip: expected \(low, high\), got 0.2"),
+        ({"clip": (0.1, 0.2, 0.3)}, r"clip: expected \(low, high\), got \(0.1, 0.2, 0.3\)"),
         ({"clip": (1.0, 0.2)}, "clip: expected"),
         ({"clip": (0.2, math.inf)}, "clip: expected"),
         ({"clip": (math.nan, 0.2)}, "clip: expected"),

@@ -151,6 +151,13 @@ def test_a_transposed_tensor(state: State, form: Form) -> None:
     assert report.tables[0].rows[0][1:4] == ("shape", "16x8", "8x16")
 
 
+def test_a_shape_that_differs_between_digests(state: State) -> None:
+    other = digests(state | {"lm_head.weight": state["lm_head.weight"].T})
+    report = weight_sync(digests(state), other)
+    assert "shape 50x8 in the source and 8x50 in the target" in report.failures[0]
+    assert report.hints == (), "values cannot be transposed from a digest"
+
+
 @FORMS
 def test_tied_weights_that_are_missing(state: State, form: Form) -> None:
     target = {name: tensor for name, tensor in state.items() if name != "lm_head.weight"}

@@ -92,6 +92,7 @@ def consistency(
         warnings.append("without B it is not known whether the trainer repeats itself; a gap may be the trainer's own")
     mean = measured[engines.name]["mean"]
     suspicious = bool(failed[engines.name]) or (mean is not None and mean >= healthy)
+    details = (place_table(engines, clip), worst_table(engines, worst))
     case = Case(first, third, counted, engines, repeat, healthy, stop, suspicious)
     return Report(
         check="consistency",
@@ -99,7 +100,7 @@ def consistency(
         failures=tuple(text for texts in failed.values() for text in texts),
         warnings=tuple(warnings),
         hints=tuple(causes(case)),
-        tables=(_summary(measured, clip), place_table(engines, clip), worst_table(engines, worst)),
+        tables=(_summary(measured, clip), *(table for table in details if table.rows)),
     )
 
 
