@@ -39,8 +39,8 @@ class NonFiniteTokens:
 
     def __init__(self, ops: Ops, settings: Settings) -> None:
         self._ops = ops
+        self._wrong: dict[str, Scalar] = {}
         self._tokens = 0
-        self._counts: dict[str, Scalar] = {}
 
     def add(self, block: TokenBlock) -> None:
         given = [name for name in LOGPROBS if block.has(name)]
@@ -48,28 +48,29 @@ class NonFiniteTokens:
             return
         self._tokens += block.tokens
         for name in given:
-            self._count("logprob", ~self._ops.is_finite(block[name]))
+            self._fold("logprob", block, self._ops.is_finite(block[name]))
         log_ratios = []
         if block.has("new_logprobs", "old_logprobs"):
             log_ratios.append(block.log_ratio)
         if block.has("old_logprobs", "rollout_logprobs"):
             log_ratios.append(block.gap)
         for log_ratio in log_ratios:
-            self._count("log_ratio", ~self._ops.is_finite(log_ratio))
-            self._count("ratio", ~(log_ratio <= _EXP_OVERFLOW))  # so written, NaN counts
+            self._fold("log_ratio", block, self._ops.is_finite(log_ratio))
+            self._fold("ratio", block, log_ratio <= _EXP_OVERFLOW)
         policy = "new_logprobs" if block.has("new_logprobs") else "old_logprobs"
         if block.has(policy, "ref_logprobs"):
             away = block["ref_logprobs"] - block[policy]
-            self._count("kl", ~(self._ops.is_finite(away) & (away <= _EXP_OVERFLOW)))
+            self._fold("kl", block, (away <= _EXP_OVERFLOW) & (away > -math.inf))
 
-    def _count(self, tensor: str, wrong: Array) -> None:
-        self._counts[tensor] = self._counts.get(tensor, 0) + self._ops.count(wrong)
+    def _fold(self, tensor: str, block: TokenBlock, right: Array) -> None:
+        """Count those that are not right; NaN compares as false and is wrong."""
+        self._wrong[tensor] = self._wrong.get(tensor, 0) + (block.tokens - self._ops.count(right))
 
     def finish(self) -> Found:
-        if not self._counts:
+        if not self._wrong:
             return Found(skipped={self.name: f"needs one of {', '.join(LOGPROBS)}"})
         order = ("logprob", "log_ratio", "ratio", "kl")
-        counts = {tensor: self._counts[tensor] if self._tokens else None for tensor in order if tensor in self._counts}
+        counts = {tensor: self._wrong[tensor] if self._tokens else None for tensor in order if tensor in self._wrong}
         return Found({"nonfinite_count": counts})
 
 
