@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+import msgspec
+
 from tocsin.formats import FORMATS, Parsed
 from tocsin.formats.base import Holding
 from tocsin.formats.merge import GRACE_SECONDS
@@ -113,17 +115,29 @@ def test_prime_rl_waits_for_the_rest_of_a_step_no_longer_than_the_grace() -> Non
     rows = prime_rows(("trainer", 1))
     for offset, row in enumerate(rows[:2]):
         assert list(parser.feed(json.dumps(row).encode(), offset)) == []
-    assert parser.state() is None  # the place in the log stays before them
     assert list(parser.overdue(100.0)) == []
     assert list(parser.overdue(100.0 + GRACE_SECONDS - 0.1)) == []
     (_, early) = parser.overdue(100.0 + GRACE_SECONDS)
     assert isinstance(early.record, StepRecord)
     assert early.record.metrics == {"perf/peak_memory": 9.0, "optim/lr": 1e-06, "optim/grad_norm": 0.5}
-    assert parser.state() is not None
     list(parser.feed(json.dumps(rows[2]).encode(), 2))
     (late,) = parser.finish()
     assert isinstance(late.record, StepRecord)
     assert (late.record.step, late.record.attempt) == (1, 1)
+
+
+def test_what_waits_is_part_of_the_state_and_nan_stays_nan() -> None:
+    parser = FORMAT.parser(run="r")
+    list(parser.feed(b'{"step": null, "time": 1790000000.5, "watcher/x": -Infinity}', 0))
+    list(parser.feed(b'{"step": 4, "time": 1790000001.5, "optim/lr": NaN, "a": null, "b": {"c": NaN, "d": 1}}', 1))
+    list(parser.feed(b'{"step": null, "time": 1790000000.5, "watcher/y": Infinity}', 2))
+    state = msgspec.json.decode(msgspec.json.encode(parser.state()))  # as the bookmarks are written
+    again = FORMAT.parser(run="r", state=state)
+    places = [*again.feed(b'{"step": 5, "time": 1790000002.5, "optim/lr": 1.0}', 3), *again.finish()]
+    first, second = (place.record.metrics for place in places if isinstance(place.record, StepRecord))
+    assert repr(first) == repr({"watcher/x": -math.inf, "optim/lr": math.nan, "a": None, "b": {"c": math.nan, "d": 1.0}})
+    assert second == {"watcher/y": math.inf, "optim/lr": 1.0}
+    assert {place.record.attempt for place in places if place.record is not None} == {1}
 
 
 def test_prime_rl_a_file_begun_anew_loses_nothing_that_was_held() -> None:

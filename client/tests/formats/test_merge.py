@@ -35,7 +35,7 @@ def test_every_value_comes_out_once_and_in_the_order_of_its_writer(rows: list[tu
         now += pause
         out += [*places, *joined.overdue(now)]
     out += joined.close()
-    assert not joined.holds
+    assert joined.state() == merger().state()
     for writer in "ab":
         wanted = [(step, f"{writer}{index}") for index, (who, step, _) in enumerate(rows) if who == writer]
         assert [(step, key) for _, step, metrics in rows_of(out) for key in metrics if key[0] == writer] == wanted
@@ -46,12 +46,30 @@ def test_every_value_comes_out_once_and_in_the_order_of_its_writer(rows: list[tu
             assert all(before != after for before, after in itertools.pairwise(mine))
 
 
+@given(ROWS, st.integers(0, 30))
+def test_another_process_goes_on_where_the_first_stood(rows: list[tuple[str, int, float]], stop: int) -> None:
+    def read(stop: int) -> list[Parsed]:
+        joined, out = merger(late_steps=2), []
+        for index, (writer, step, _) in enumerate(rows):
+            if index == stop:
+                log = RunLog(run="r", names="prime_rl", late_steps=2, state=joined.log.state())
+                joined = Merger(log, joined.state())
+            kind = Steps.RISE if index % 2 else Steps.MAY_FALL
+            out += joined.add(step, {str(index): 1.0}, offset=index, next_offset=index + 1, writer=writer, steps=kind)
+        return [*out, *joined.close()]
+
+    assert read(stop) == read(-1)
+
+
 def test_a_later_row_of_the_same_key_wins_and_the_later_time_counts() -> None:
     joined = merger()
     joined.add(1, {"a": 1.0, "b": 1.0}, offset=0, next_offset=5, time=20.0)
     joined.add(1, {"a": 2.0}, offset=5, next_offset=9, time=10.0)
     *_, place = joined.close()
     assert isinstance(place.record, StepRecord)
+    joined.add(2, {"a": 1.0}, offset=9, next_offset=10, time=30.0)
+    joined.add(2, {"b": 1.0}, offset=10, next_offset=11)
+    assert [place.record.time for place in joined.close() if place.record is not None] == [30.0]
     assert (place.record.metrics, place.record.time, place.offset, place.next_offset) == ({"a": 2.0, "b": 1.0}, 20.0, 0, 9)
 
 

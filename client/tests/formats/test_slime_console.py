@@ -163,12 +163,30 @@ def test_a_step_is_not_held_longer_than_the_grace() -> None:
     parser = FORMAT.parser(run="r")
     assert isinstance(parser, Holding)
     list(parser.feed(generated(0).encode(), 0))
-    assert parser.state() is None
     assert list(parser.overdue(9.0)) == []
     assert [type(place.record) for place in parser.overdue(9.0 + GRACE_SECONDS)][-1] is StepRecord
     again = FORMAT.parser(run="r", state=json.loads(json.dumps(parser.state())))
     places = [*again.feed(step(0).encode(), 1), *again.finish()]
     assert [(place.record.attempt, place.record.step) for place in places if isinstance(place.record, StepRecord)] == [(1, 0)]
+
+
+@pytest.mark.parametrize("stop", range(12))
+def test_another_process_goes_on_where_the_first_stood(stop: int) -> None:
+    lines = [generated(3), to_train(3), step(6), generated(4), step(7), trained(3), to_train(4), step(8), step(9), trained(4)]
+    parser = FORMAT.parser(run="r")
+    out: list[Parsed] = []
+    for offset, line in enumerate(lines):
+        if offset == stop:
+            parser = FORMAT.parser(run="r", state=json.loads(json.dumps(parser.state())))
+        out += parser.feed(line.encode(), offset)
+    out += parser.finish()
+    found = [place.record for place in out if isinstance(place.record, StepRecord)]
+    assert [(record.attempt, record.step, len(record.metrics)) for record in found] == [
+        (1, 6, 8),
+        (1, 7, 5),
+        (1, 8, 8),
+        (1, 9, 5),
+    ]
 
 
 def test_what_waits_for_a_training_that_never_comes_is_bounded_and_sent() -> None:

@@ -14,7 +14,7 @@ from tocsin.formats.merge import GRACE_SECONDS
 from tocsin.ship.bookmarks import Bookmarks, beside
 from tocsin.ship.follow import Follower
 from tocsin.ship.shipper import Log, Shipper
-from tocsin.ship.source import Batch, Reading
+from tocsin.ship.source import Reading
 from tocsin.transports.memory import MemoryTransport
 from tocsin.wire import EndRecord, Record, RunRecord, StepRecord
 
@@ -386,18 +386,17 @@ def test_a_last_look_at_a_missing_or_unknown_file_fails(tmp_path: Path, ship_on:
 
 
 def test_rows_of_one_step_are_joined_and_not_held_longer_than_the_grace(tmp_path: Path) -> None:
-    """prime-rl's trainer is slow: what it wrote of a step is sent soon after, and the place in the log stays before it until
-    then."""
+    """prime-rl's trainer is slow: what it wrote of a step is sent soon after."""
     path, state, now = tmp_path / "metrics.jsonl", tmp_path / "state", [1000.0]
     reading = Reading(to="x", run="r", bookmarks=Bookmarks(state), key="log", clock=lambda: now[0])
     follower = Follower(path, "flat-jsonl", reading)
     rows = [b'{"step": 1, "time": 1790000000.1, "optim/lr": 1e-06}\n', b'{"step": 1, "time": 1790000000.2, "loss/mean": 0.5}\n']
     path.write_bytes(rows[0])
-    assert follower.poll(last=False) == Batch()
+    assert follower.poll(last=False).parsed == ()
     with path.open("ab") as file:
         file.write(rows[1])
     now[0] += GRACE_SECONDS / 2
-    assert follower.poll(last=False) == Batch()
+    assert follower.poll(last=False).parsed == ()
     now[0] += GRACE_SECONDS
     batch = follower.poll(last=False)
     assert [parsed.record.metrics for parsed in batch.parsed if isinstance(parsed.record, StepRecord)] == [
@@ -406,3 +405,24 @@ def test_rows_of_one_step_are_joined_and_not_held_longer_than_the_grace(tmp_path
     assert batch.bookmark is not None
     assert batch.bookmark.offset == len(rows[0]) + len(rows[1])
     follower.close()
+
+
+def test_a_console_without_a_clock_that_is_sent_again_and_again_is_not_dated_anew(tmp_path: Path) -> None:
+    """`tocsin-ship --once` from cron on slime's console: the last step waits for the rest of it, and is no reason to read the
+    whole log again, which would look like a restart."""
+    path = tmp_path / "console.log"
+    bookmarks = Bookmarks(tmp_path / "state")
+    sent: list[int] = []
+    for turn in range(3):
+        with path.open("a") as file:
+            file.writelines(f"step {step}: {{'train/grad_norm': 0.5}}\n" for step in range(20 * turn, 20 * (turn + 1)))
+        reading = Reading(to="memory:", run="r", bookmarks=bookmarks, key="log", clock=lambda: NOW)
+        transport = MemoryTransport()
+        shipper = Shipper([Log(Follower(path, "auto", reading), reading)], transport, lambda text: None)
+        while shipper.poll_once(last=True):
+            pass
+        shipper.close()
+        assert {record.attempt for record in transport.records} == {1}
+        sent += [record.step for record in transport.records if isinstance(record, StepRecord)]
+    # The newest step of each turn comes once more: nobody knew whether it was complete.
+    assert sent == [*range(20), 19, *range(20, 40), 39, *range(40, 60)]

@@ -20,7 +20,7 @@ HEAD_BYTES: Final = 8 * 1024 * 1024
 """A console may print model output for a long time before its first row."""
 _BRACE: Final = re.compile(r"\{(?=['\"])")
 _HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[')
-_FIRST_ENTRY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*(?:\]|\{[^{}]*\})')
+_FIRST_ENTRY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*(?:\]|\{[^{}]*\}|[^\s{\]][^,\]]*[,\]])')
 _ROLLS_STEP: Final = b'"system/step"'
 _TRAINERS_KEYS: Final = (b'"best_metric"', b'"global_step"', b'"max_steps"')
 # Signs of a trainer that has not logged a row yet.

@@ -18,7 +18,7 @@ import msgspec
 
 from tocsin.formats import prime_rl
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, metrics_of, placed, readable_step, unreadable
-from tocsin.formats.merge import Merger
+from tocsin.formats.merge import Merger, kept, restored
 from tocsin.formats.vocabulary import vocabulary
 
 LATE_STEPS: Final = 8
@@ -38,7 +38,7 @@ class FlatJsonlParser:
         self._log = log
         self._names = names
         self._merger = Merger(log, state["merger"] if state else None)
-        self._gauges: dict[str, Any] = dict(state["gauges"]) if state else {}
+        self._gauges: dict[str, Any] = restored(state["gauges"]) if state else {}
         """The newest values of rows without a step."""
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
@@ -97,10 +97,9 @@ class FlatJsonlParser:
         self._merger.begun_anew()
 
     def state(self) -> State | None:
-        """Attempt, newest steps and waiting values; None while steps are held."""
-        if self._merger.holds:
-            return None
-        return {**self._log.state(), "merger": self._merger.state(), "gauges": self._gauges}
+        """Attempt, newest steps, and what waits."""
+        merger = self._merger.state()
+        return None if merger is None else {**self._log.state(), "merger": merger, "gauges": kept(self._gauges)}
 
 
 def decoded(value: bytes) -> dict[str, Any] | None:

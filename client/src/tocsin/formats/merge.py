@@ -5,9 +5,10 @@ lines; verl in fully asynchronous training: two or three). They could be sent as
 one step. They are joined all the same, because a quantity made of several keys needs them in one row, because two writers use
 one key for two things, and because a step then is one record and not seven.
 
-What is joined is held, so it is not held for long. A step is sent when its writer begins another one, or
-`GRACE_SECONDS` after a follower first saw it (`overdue`), whichever is first: an alarm comes two or three seconds later than it
-could. A row that comes after that is sent as a further row of its step, and the collector joins it.
+What is joined is held, so it is not held for long. A step is sent when its writer begins another one, or `GRACE_SECONDS` after
+a follower first saw it (`overdue`), whichever is first: an alarm comes two or three seconds later than it could. A row that
+comes after that is sent as a further row of its step, and the collector joins it. What is held is part of a parser's state: a
+log is not read again, and dated anew, because its last step was waiting.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tocsin import wire
 from tocsin.formats.base import Parsed, RunLog, State, placed
 
 GRACE_SECONDS: Final = 2.0
@@ -62,17 +64,20 @@ class Merger:
         newest = {} if state is None else state["newest"]
         self._newest: dict[str, int] = {str(writer): int(step) for writer, step in newest.items()}
         """The newest step of each writer, by its rows whose steps rise."""
+        for writer, step, metrics, time, offset, next_offset in [] if state is None else state["held"]:
+            self._held[writer] = _Held(step, restored(metrics), time, offset, next_offset)
         self._ready: list[Parsed] = []
         """What goes out with the next call: it was held when the log was begun anew."""
 
-    @property
-    def holds(self) -> bool:
-        """Whether records wait that would be lost."""
-        return bool(self._held or self._ready)
-
-    def state(self) -> State:
-        """Plain JSON for the constructor; what is held is not in it."""
-        return {"newest": self._newest, "joins": self.joins}
+    def state(self) -> State | None:
+        """Plain JSON for the constructor, with what is held; None only between `begun_anew` and the next call."""
+        if self._ready:
+            return None
+        held = [
+            [writer, held.step, kept(held.metrics), held.time, held.offset, held.next_offset]
+            for writer, held in self._held.items()
+        ]
+        return {"newest": dict(self._newest), "joins": self.joins, "held": held}
 
     def add(
         self,
@@ -110,7 +115,7 @@ class Merger:
         elif held is not None:
             held.metrics |= metrics
             held.next_offset = next_offset
-            held.time = time if held.time is None or time is None else max(held.time, time)
+            held.time = max((at for at in (held.time, time) if at is not None), default=None)
         else:
             self._held[writer] = _Held(step, dict(metrics), time, offset, next_offset)
         return out
@@ -154,3 +159,13 @@ class Merger:
         next_offset = min((other.offset for other in self._held.values()), default=held.next_offset)
         records = self.log.step(held.step, held.metrics, held.time)
         return placed(records, held.offset, max(held.offset, next_offset))
+
+
+def kept(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics as plain JSON, in which NaN is not null."""
+    return {key: kept(value) if isinstance(value, dict) else wire.spell(value) for key, value in metrics.items()}
+
+
+def restored(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What `kept` was given."""
+    return {key: restored(value) if isinstance(value, dict) else wire.metric_value(value) for key, value in metrics.items()}

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, unreadable
 from tocsin.formats.console_dict import found_in
-from tocsin.formats.merge import Merger, Steps
+from tocsin.formats.merge import Merger, Steps, kept, restored
 
 _DICT: Final = re.compile(r"\b(step|rollout|perf|eval|passrate|multi_turn) (\d{1,18}): (?=\{)")
 _BEGINNINGS: Final = ("train/", "rollout/", "perf/", "eval/", "passrate/", "multi_turn/", "response_len/")
@@ -58,6 +58,8 @@ class SlimeParser:
         self._begun: int | None = state["begun"] if state else None
         """The rollout whose training begins with the next step."""
         self._waiting: list[_Row] = []
+        for rollout, metrics, offset, next_offset in state["waiting"] if state else []:
+            self._waiting.append(_Row(rollout, restored(metrics), offset, next_offset))
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records that one line completes; noise is nothing, a dict that breaks off is an unreadable place."""
@@ -175,15 +177,17 @@ class SlimeParser:
         self._forget()
 
     def state(self) -> State | None:
-        """Attempt and clocks; None while dicts are held or wait."""
-        if self._merger.holds or self._waiting:
+        """Attempt, clocks, and what waits."""
+        merger = self._merger.state()
+        if merger is None:
             return None
         return {
             "log": self._merger.log.state(),
-            "merger": self._merger.state(),
+            "merger": merger,
+            "waiting": [[row.rollout, kept(row.metrics), row.offset, row.next_offset] for row in self._waiting],
             "per_rollout": self._per_rollout,
             "trained": self._trained,
-            "newest": self._newest,
+            "newest": dict(self._newest),
             "begun": self._begun,
         }
 

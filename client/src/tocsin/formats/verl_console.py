@@ -61,10 +61,9 @@ class VerlConsoleParser:
         self._merger.begun_anew()
 
     def state(self) -> State | None:
-        """Attempt and last step; None while a step is held."""
-        if self._merger.holds:
-            return None
-        return {"log": self._merger.log.state(), "merger": self._merger.state()}
+        """Attempt, last step, and what waits."""
+        merger = self._merger.state()
+        return None if merger is None else {"log": self._merger.log.state(), "merger": merger}
 
 
 def read_row(segment: str) -> tuple[int, dict[str, float]] | None:

@@ -52,10 +52,9 @@ class VerlJsonlParser:
         self._merger.begun_anew()
 
     def state(self) -> State | None:
-        """Attempt and last step; None while a step is held."""
-        if self._merger.holds:
-            return None
-        return {"log": self._merger.log.state(), "merger": self._merger.state()}
+        """Attempt, last step, and what waits."""
+        merger = self._merger.state()
+        return None if merger is None else {"log": self._merger.log.state(), "merger": merger}
 
 
 def _row(value: bytes) -> tuple[tuple[int, dict[str, object]] | None, str]:
