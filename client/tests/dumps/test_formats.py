@@ -221,6 +221,14 @@ def test_ms_swift_sums_its_functions_and_leaves_out_what_does_not_apply() -> Non
     assert found.metrics["reward_mean"] == pytest.approx(sum([*row["Accuracy"], 1.0]) / 4)
 
 
+def test_ms_swift_columns_that_are_no_functions_are_left_out_when_the_functions_are_named() -> None:
+    row = {**dumps.swift_row(MADE, 3), "temperature": [0.7] * len(MADE)}
+    found = told("ms-swift-completions", [row], {"reward_functions": ["Accuracy"]})
+    holds(found, dumps.rewards(MADE))
+    with pytest.raises(BadRow, match="no column of numbers 'Accurate'"):
+        DUMPS["ms-swift-completions"].read(row, Options(reward_functions=("Accurate",)))
+
+
 def test_areal(tmp_path: Path) -> None:
     dumps.write_areal(tmp_path, 3, MADE)
     rows = [json.loads(line) for file in sorted((tmp_path / "3").iterdir()) for line in file.read_text().splitlines()]
@@ -292,6 +300,7 @@ def test_bad_rows_say_what_is_wrong(name: str, row: dict[str, Any], why: str) ->
         ({"group_size": "16"}, "group_size is '16'"),
         ({"correct_above": True}, "correct_above is True"),
         ({"reward_weights": 3}, "reward_weights is 3"),
+        ({"reward_functions": "accuracy"}, "reward_functions is 'accuracy'"),
         ({"dynamic_sampling": "yes"}, "dynamic_sampling is 'yes'"),
     ],
 )

@@ -1,7 +1,8 @@
 """ms-swift (`log_completions`): `<output_dir>/completions.jsonl`, appended, one row per log with a list per column:
 `step` (texts; Megatron: `gen_step`), `prompt`, `completion`, one column per reward function, `advantages`, `entropy`.
 
-- The reward is the sum of the functions' columns with their weights (`--config reward_weights=[...]`, 1 by default).
+- The reward is the sum of the functions' columns with their weights (`--config reward_weights=[...]`, 1 by default). Every
+  column of numbers is taken for a function unless `--config reward_functions=["accuracy", ...]` names them.
 - A row repeats the last one's samples when logs are more frequent than generation: such a row is no new step.
 - There are no token lengths: lengths are told in characters, under names of their own.
 """
@@ -24,7 +25,12 @@ def read(row: Mapping[str, Any], options: Options) -> Iterable[Sample]:
     steps = _column(row, "step" if "step" in row else "gen_step")
     if not len(prompts) == len(responses) == len(steps):
         raise BadRow(f"columns of {len(steps)} steps, {len(prompts)} prompts and {len(responses)} completions")
-    return samples(prompts, responses, steps, rewards_of(row, len(prompts)), options)
+    rewards = rewards_of(row, len(prompts))
+    if missing := [name for name in options.reward_functions if name not in rewards]:
+        raise BadRow(f"no column of numbers {missing[0]!r}")
+    if options.reward_functions:
+        rewards = {name: rewards[name] for name in options.reward_functions}
+    return samples(prompts, responses, steps, rewards, options)
 
 
 def rewards_of(columns: Mapping[str, Any], count: int) -> dict[str, list[float]]:

@@ -81,13 +81,15 @@ class Options:
     """A reward above it is correct; None: told from the rewards where they are binary."""
     kept_only: bool | None = None
     """Whether dynamic sampling took groups out before the dump was written; None: what the framework does by default."""
+    reward_functions: tuple[str, ...] = ()
+    """The columns that are reward functions, where a dump may hold other numbers beside them; empty = all of numbers."""
     reward_weights: tuple[float, ...] = ()
     """Of the reward functions, in their order, where a dump holds only the functions' values."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Options:
-        """Of a run's configuration: `group_size`, `correct_above`, `reward_weights`, and the frameworks' own names of the
-        filter (`filter_groups`, `use_dynamic_sampling`, `dynamic_sampling`, `filter_zero_std_samples`).
+        """Of a run's configuration: `group_size`, `correct_above`, `reward_functions`, `reward_weights`, and the frameworks'
+        own names of the filter (`filter_groups`, `use_dynamic_sampling`, `dynamic_sampling`, `filter_zero_std_samples`).
 
         Raises ValueError for a value that means nothing.
         """
@@ -98,10 +100,22 @@ class Options:
             raise ValueError(f"correct_above is {above!r}, expected a number")
         if not isinstance(weights, list | tuple) or not all(isinstance(w, int | float) for w in weights):
             raise ValueError(f"reward_weights is {weights!r}, expected a list of numbers, as in reward_weights=[1.0,0.5]")
+        functions = config.get("reward_functions", ())
+        if not isinstance(functions, list | tuple) or not all(isinstance(name, str) for name in functions):
+            raise ValueError(
+                f'reward_functions is {functions!r}, expected a list of names, as in reward_functions=["accuracy"]'
+            )
         kept = next((config[name] for name in _KEPT_ONLY if config.get(name) is not None), None)
         if kept is not None and not isinstance(kept, bool):
             raise ValueError(f"{next(n for n in _KEPT_ONLY if n in config)} is {kept!r}, expected true or false")
-        return cls(dict(config), size, None if above is None else float(above), kept, tuple(map(float, weights)))
+        return cls(
+            config=dict(config),
+            group_size=size,
+            correct_above=None if above is None else float(above),
+            kept_only=kept,
+            reward_functions=tuple(functions),
+            reward_weights=tuple(map(float, weights)),
+        )
 
 
 Read = Callable[[Mapping[str, Any], Options], Iterable[Sample]]

@@ -1,7 +1,8 @@
 """TRL (`log_completions`): `<output_dir>/completions/completions_<step>.parquet`, one file per logged step with the columns
 `step, prompt, completion`, one per reward function, and `advantage`. Reading it needs pyarrow.
 
-The columns mean what those of ms-swift's completions mean (see there), weights and repetitions included.
+The columns mean what those of ms-swift's completions mean (see there), weights and repetitions included. What a reward function
+logs with `log_extra` stands beside them: numbers there are taken for rewards unless `reward_functions` is given.
 """
 
 from __future__ import annotations
