@@ -165,6 +165,23 @@ def test_logprobs_after_top_p(model: Model, top_p: float) -> None:
     assert top_p - 0.01 < mass < top_p + 0.02
 
 
+@pytest.mark.parametrize(("rows", "text"), [(range(ROWS), "16 of 16 rows"), ([3, 4, 5], "3 of 16 rows")])
+@pytest.mark.parametrize("side", ["A", "C"])
+def test_zeros_that_stand_for_nothing(model: Model, a: Array, side: str, rows: Any, text: str) -> None:
+    """NeMo RL writes zeros for prev_logprobs that it skips."""
+    c = a + model.noise(1e-4)
+    (c if side == "C" else a)[list(rows)] = 0.0
+    (hint,) = hints(a, c)
+    assert hint == Hint("not_computed", f"{side} is 0 at every token of {text}: it was not computed there")
+
+
+def test_a_greedy_row_is_not_called_empty(model: Model, a: Array) -> None:
+    """Probability 1 on both sides is a computed logprob of 0."""
+    c = a + model.noise(0.02)
+    a[2], c[2] = 0.0, 0.0
+    assert found(a, c) == []
+
+
 @pytest.mark.parametrize(
     ("what", "form"),
     [

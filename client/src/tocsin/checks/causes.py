@@ -44,8 +44,22 @@ def causes(case: Case) -> Iterator[Hint]:
         yield hint
     if not case.suspicious or case.mean == 0:
         return
+    if (hint := _not_computed(case)) is not None:
+        yield hint  # what is not there has no other cause
+        return
     found = [hint for cause in EXPLANATIONS if (hint := cause(case)) is not None]
     yield from found or (hint for place in PLACES if (hint := place(case)) is not None)
+
+
+def _not_computed(case: Case) -> Hint | None:
+    """One side is 0 in whole rows: trainers write zeros where they skip the computation."""
+    pair, raw, counts = case.engines, case.row_sums(case.engines.gap), case.row_sums(np.ones(len(case.engines.gap)))
+    for name, values in ((pair.first_name, pair.first), (pair.second_name, pair.second)):
+        empty = (counts >= MIN_TOKENS) & (case.row_sums(np.abs(values)) == 0) & (raw > 0)
+        if float(np.sum(raw[empty])) > HALF * float(np.sum(raw)):
+            rows = f"{int(np.count_nonzero(empty)):,} of {int(np.count_nonzero(counts)):,} rows"
+            return Hint("not_computed", f"{name} is 0 at every token of {rows}: it was not computed there")
+    return None
 
 
 def _representation(case: Case) -> Hint | None:

@@ -65,6 +65,13 @@ tokens may be texts or ids (also named token_ids); sources are prompt, policy, t
 attention_mask and loss_mask, token_loss_mask or response_mask. Optional: reward, completion_tokens (how many tokens the
 trainer says it trained), excluded (true: left out of the loss on purpose), id (shown in the table).
 """
+_WEIGHTS: Final = """\
+Compare weights by value, tensor by tensor; bfloat16 and float32 of the same numbers are equal.
+
+A file is an .npz with the tensors by name, or a JSON object of digests by name: `tocsin-check digests` prints one, and
+`json.dump(tocsin.checks.digests(state_dict), file)` writes one where the weights are. Digests tell that a tensor differs and
+which is the first; how far it is off needs the tensors on both sides.
+"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -106,7 +113,9 @@ def parser() -> argparse.ArgumentParser:
     three.add_argument("--process-rewards", action="store_true", help="rewards may stand on any policy token")
     three.add_argument("--all", action="store_true", help="print the tables of samples that passed, too")
     three.add_argument("--tables", type=_count, default=5, metavar="N", help="print at most so many tables (5)")
-    four = kinds.add_parser("weights", help="weights of the trainer against the engine's", formatter_class=raw)
+    four = kinds.add_parser(
+        "weights", help="weights of the trainer against the engine's", description=_WEIGHTS, formatter_class=raw
+    )
     four.add_argument("source", type=Path, metavar="SOURCE", help="the trainer's: .npz, or JSON of digests")
     four.add_argument("target", type=Path, metavar="TARGET", help="the engine's: .npz, or JSON of digests")
     four.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help="replace a prefix of the source's names")

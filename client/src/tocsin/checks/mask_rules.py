@@ -136,7 +136,7 @@ RULES: Final[dict[str, tuple[Rule, str, str]]] = {
     "not_attended": (not_attended, "token", "not attended to"),
     "eos_left_out": (eos_left_out, "end-of-turn token", "left out of the loss"),
     "left_out": (left_out, "policy token", "left out of the loss of a turn that is trained"),
-    "reward_misplaced": (reward_misplaced, "reward", "not on the last policy token"),
+    "reward_misplaced": (reward_misplaced, "reward", "on a token that cannot earn one"),
     "reward_not_finite": (reward_not_finite, "reward", "NaN or infinite"),
 }
 """Name, function, what breaks it, and how."""
