@@ -199,6 +199,10 @@ def test_finite_rewards_that_overflow_give_no_infinity() -> None:
 
 
 def test_more_groups_than_a_record_holds() -> None:
+    full = measured(prompts=list(range(wire.MAX_GROUPS)), rewards=np.zeros(wire.MAX_GROUPS))
+    assert full.groups is not None
+    assert len(full.groups.prompt) == wire.MAX_GROUPS
+    assert "groups" not in full.skipped
     count = wire.MAX_GROUPS + 10
     summary = measured(prompts=list(range(count)), rewards=np.zeros(count), correct=np.zeros(count))
     assert summary.groups is not None

@@ -21,7 +21,8 @@ from tests.kit.token_batches import (
     random_tokens,
     tokens_of,
 )
-from tocsin.batch import Summary
+from tocsin.batch import Batch, Summary
+from tocsin.batch.checked import check
 
 NAMES = (
     *("policy_ratio_mean", "policy_ratio_std", "policy_ratio_max", "policy_ratio_min"),
@@ -63,6 +64,7 @@ def one(new: list[float], old: list[float], mask: list[int] | None = None) -> Su
 def test_every_number_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library: str, block: int) -> None:
     cut_blocks(monkeypatch, block)
     given, rounded = as_given(batch(), library)
+    assert len(list(check(Batch(**given)).tokens.blocks())) == {1: 9, 5: 9, 40: 3}.get(block, 1)
     summary = measured(**given)
     for name, expected in oracle(flat(tokens_of(rounded, "new_logprobs", "old_logprobs"))).items():
         assert close(number(summary, name), expected), name
