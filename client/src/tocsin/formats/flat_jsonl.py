@@ -40,6 +40,8 @@ class FlatJsonlParser:
         self._merger = Merger(log, state["merger"] if state else None)
         self._gauges: dict[str, Any] = restored(state["gauges"]) if state else {}
         """The newest values of rows without a step."""
+        self._looked_at: frozenset[str] = frozenset()
+        """Keys from which it could not be told whose names these are."""
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records that one line completes; a blank line is nothing."""
@@ -58,7 +60,9 @@ class FlatJsonlParser:
             return ()
         if step is None:
             return (unreadable(offset, next_offset, f"no step: one of {', '.join(_STEP_KEYS)}", value),)
-        if self._names is None and self._log.names == "canonical":  # a first row may say too little
+        if self._names is None and self._log.names == "canonical" and row.keys() != self._looked_at:
+            # A first row may say too little. Rows of the same keys say the same.
+            self._looked_at = frozenset(row)
             self._log.names = self._log.framework = written_by(row)
         return self._row(row, step, offset, next_offset)
 

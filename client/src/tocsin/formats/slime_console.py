@@ -63,7 +63,7 @@ class SlimeParser:
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records that one line completes; noise is nothing, a dict that breaks off is an unreadable place."""
-        if b": {" not in line:
+        if b": {'" not in line:
             return ()
         next_offset = offset + len(line)
         out: list[Parsed] = []
