@@ -269,3 +269,10 @@ def test_packed_responses_of_which_only_token_ids_are_known() -> None:
     packed: dict[str, Any] = {"lengths": np.array([2, 0, 1, 3]), "token_ids": np.arange(6)}
     summary = measured(rewards=np.ones(4), prompts=["a", "a", "b", "b"], advantages=advantages, **packed)
     assert number(summary, "advantage_zero_group_max") == 0.25, "the response without a token has no say"
+
+
+@pytest.mark.parametrize("size", [0, -3, 10**9, math.inf, math.nan])
+def test_a_group_size_that_makes_no_sense_gives_no_nonsense(size: float) -> None:
+    config = Settings.from_config({"group_size": size})
+    value = measured(config, advantages=np.array([2.0]), mask=np.ones((1, 1))).metrics.get("advantage_bound_excess")
+    assert value is None or (isinstance(value, float) and math.isfinite(value) and value < 0)

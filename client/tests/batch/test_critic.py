@@ -107,6 +107,10 @@ def test_returns_whose_squares_vanish() -> None:
 def test_without_a_setting_nothing_is_clipped_or_known() -> None:
     fields = {name: np.ones((1, 2)) for name in ("values", "old_values", "returns")}
     assert measured(**fields).skipped["value_clip_ratio"] == "the settings name no value_clip"
+    for off in (0.0, -0.2, math.nan):
+        summary = measured(Settings(value_clip=off), **fields)
+        assert summary.skipped["value_clip_ratio"] == "value_clip must be above 0"
+        assert "value_clip_ratio" not in summary.metrics
 
 
 def test_nan_and_infinities() -> None:

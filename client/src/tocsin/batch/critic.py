@@ -61,7 +61,9 @@ class ValueClip:
 
     def __init__(self, ops: Ops, settings: Settings) -> None:
         self._ops = ops
-        self._epsilon = settings.value_clip
+        given = settings.value_clip
+        self._epsilon = given if given is not None and given > 0.0 else None
+        self._why_none = "the settings name no value_clip" if given is None else "value_clip must be above 0"
         self._tokens = 0
         self._clipped: Scalar = 0
 
@@ -78,5 +80,5 @@ class ValueClip:
 
     def finish(self) -> Found:
         if self._epsilon is None:
-            return Found(skipped={"value_clip_ratio": "the settings name no value_clip"})
+            return Found(skipped={"value_clip_ratio": self._why_none})
         return Found({"value_clip_ratio": self._clipped / self._tokens if self._tokens else None})
