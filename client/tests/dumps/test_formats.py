@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -11,12 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.kit import dumps
+from tocsin import wire
 from tocsin.batch import Batch, summarize
 from tocsin.dumps import DUMPS, Dump, Options
 from tocsin.dumps.collect import Collection
 from tocsin.dumps.measure import Measured, measured
+from tocsin.dumps.record import make_log, step_records
 from tocsin.dumps.rows import decode
 from tocsin.dumps.sample import BadRow
 
@@ -174,6 +179,18 @@ def test_verl_graded_scores_say_nothing_of_correct_unless_told() -> None:
 def test_verl_scores_of_minus_one_and_one_are_binary() -> None:
     rows = [{**row, "score": row["score"] * 2 - 1} for row in dumps.verl_rows(MADE, 3, acc=False)]
     holds(told("verl-rollouts", rows), {"correct_ratio": dumps.rewards(MADE)["correct_ratio"]})
+
+
+def test_verl_a_score_that_is_no_number_is_told_and_not_swallowed() -> None:
+    """The literal NaN, as Python writes it: the mean is NaN, the group has one, the others are what they were."""
+    rows = dumps.verl_rows(MADE, 3)
+    rows[4] = {**rows[4], "score": math.nan, "acc": False}
+    found = told("verl-rollouts", rows)
+    mean = found.metrics["reward_mean"]
+    assert isinstance(mean, float) and math.isnan(mean)
+    assert found.groups is not None
+    assert [math.isnan(float(value or 0)) for value in found.groups.reward_mean].count(True) == 1
+    assert [rollout.picked for rollout in found.rollouts if math.isnan(float(rollout.reward or 0))] == ["worst"]
 
 
 def test_verl_old_dumps_write_everything_as_text() -> None:
@@ -335,3 +352,52 @@ def test_of_kept_groups_nothing_is_told_that_needs_all_of_them() -> None:
     by_prompt = {"response_edit_distance_median", "group_size", "response_garbled_ratio"}
     assert needs_rewards & kept.metrics.keys() <= still_told | by_prompt
     assert still_told <= kept.metrics.keys()
+
+
+_GOOD = {
+    "nemo-samples": dumps.nemo_rows(MADE)[0],
+    "verl-rollouts": dumps.verl_rows(MADE, 3)[0],
+    "open-instruct-rollouts": dumps.open_instruct_rows(MADE, 3)[0],
+    "ms-swift-completions": dumps.swift_row(MADE[:2], 3),
+    "trl-completions": dumps.swift_row(MADE[:2], 3),
+    "areal-trajectories": {
+        "task_id": 1, "sample_idx": 0, "seqlen": 5, "prompt_len": 2, "reward": 0.25, "prompt": "p", "completion": "c"
+    },
+}  # fmt: skip
+_ODD_VALUES: list[Any] = [
+    None, True, -1, 0.5, math.nan, math.inf, 10**400, "", "nan", "1e999", "True", "a_1_2", "a_b_" + "9" * 5000, "\ud83d",
+    [], [[]], [[1]], [[None]], [[math.nan, "x"]], [10**400], [[10**400]], {}, {"a": [1]}, [{"content": "c"}, {"content": None}],
+]  # fmt: skip
+_ODD = st.recursive(
+    st.one_of(st.integers(), st.floats(), st.text(max_size=4), st.sampled_from(_ODD_VALUES)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("name", sorted(_GOOD))
+def test_an_odd_value_under_any_key_is_read_or_a_bad_row(name: str) -> None:
+    for key in _GOOD[name]:
+        for value in _ODD_VALUES:
+            with contextlib.suppress(BadRow):
+                list(DUMPS[name].read({**_GOOD[name], key: value}, Options()))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data(), st.sampled_from(sorted(_GOOD)))
+def test_whatever_a_row_holds_it_is_a_sample_or_a_bad_row(data: st.DataObject, name: str) -> None:
+    """Any value under any key: only BadRow is raised, and what is read can be measured and encoded."""
+    row = dict(_GOOD[name])
+    for key in data.draw(st.lists(st.sampled_from(sorted(row)), max_size=3)):
+        row[key] = data.draw(_ODD)
+    collection = Collection()
+    with contextlib.suppress(BadRow):
+        for sample in DUMPS[name].read(row, Options()):
+            collection.add(sample)
+    if len(collection):
+        log = make_log(DUMPS[name], "r", lambda: 5.0, None)
+        records, _ = step_records(collection, 3, None, log, DUMPS[name], Options())
+        for parsed in records:
+            assert parsed.record is not None
+            decoded = wire.decode(wire.encode(parsed.record)).record
+            assert type(decoded) is type(parsed.record)

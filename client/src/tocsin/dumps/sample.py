@@ -206,7 +206,7 @@ def reals(row: Mapping[str, Any], key: str, mask: list[Any] | None = None) -> ar
         raise BadRow(f"{key} has {size} entries" + ("" if mask is None else f", the mask {len(mask)}"))
     try:
         return array("f", values if mask is None else itertools.compress(values, mask))
-    except TypeError:
+    except (TypeError, OverflowError):
         raise BadRow(f"{key} has entries that are no numbers") from None
 
 

@@ -10,12 +10,14 @@ function's extra info, `request_id`, and in the V1 trainer `uid` = `<prompt>_<ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tocsin.dumps.sample import Dump, Options, Sample, components_of, number, real, text, text_id
 
 _OWN: Final = frozenset(("input", "output", "gts", "score", "step", "uid", "request_id"))
+_OUTPUT: Final = re.compile(r"\d{1,18}")
 
 
 def read(row: Mapping[str, Any], options: Options) -> Iterable[Sample]:
@@ -44,7 +46,7 @@ def _places(uid: object) -> tuple[str, str, int]:
         return "", "", 0
     rollout, _, output = uid.rpartition("_")
     group, _, _ = rollout.rpartition("_")
-    return (group, rollout, int(output)) if group and output.isdecimal() else ("", "", 0)
+    return (group, rollout, int(output)) if group and _OUTPUT.fullmatch(output) else ("", "", 0)
 
 
 VERL = Dump("verl-rollouts", "verl", "verl: trainer.rollout_data_dir, a folder of <step>.jsonl", read)
