@@ -1,6 +1,6 @@
 """One sample of a framework's log, through the format's reader and the wire into a run of the collector.
 
-A sample is a file as the framework writes it (`trl-console.log`), or rows as another way in gives them (`*.rows.json`: what a
+A sample is a file as the framework writes it (`trl.console.log`), or rows as another way in gives them (`*.rows.json`: what a
 tracker, TensorBoard or a Prometheus endpoint holds, by step). Beside it stands `<sample>.yaml`:
 
     what         what wrote it, and which traps it holds
