@@ -1,4 +1,4 @@
-"""A step whose rollouts come as a row of their own, as `Reporter.log_rollouts` sends them, is the step it would be without."""
+"""A step whose rollouts come as a row of their own is the step that it would be without, whichever row is first."""
 
 from __future__ import annotations
 

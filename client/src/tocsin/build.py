@@ -110,18 +110,19 @@ def _add_extras(record: wire.StepRecord, extras: dict[str, Any], bad: Counter[st
             record.groups = _groups(groups)
         except Exception:  # anything may have been passed in, so anything may be raised; it is counted and the step goes on
             bad["bad_groups"] += 1
-    rollouts = extras.get("rollouts")
-    if (logged := extras.get("rollout_log")) is not None:
-        rollouts, record.rollout_log = logged.sample(), logged.pointer
-    if rollouts:
+    if rollouts := extras.get("rollouts"):
         if len(rollouts) > wire.MAX_ROLLOUTS:
             bad["rollouts_cut"] += len(rollouts) - wire.MAX_ROLLOUTS
         for rollout in rollouts[: wire.MAX_ROLLOUTS]:
             try:
-                # Of what the rollout log has whole, a cut in the record is no loss.
-                record.rollouts.append(_rollout(rollout, bad if logged is None else Counter()))
+                record.rollouts.append(_rollout(rollout, bad))
             except Exception:  # as above
                 bad["bad_rollout"] += 1
+    for logged in extras.get("rollout_log") or ():
+        for rollout in logged.sample()[: wire.MAX_ROLLOUTS - len(record.rollouts)]:
+            # The rollout log has all of it, so a cut in the record is no loss.
+            record.rollouts.append(_rollout(rollout, Counter()))
+        record.rollout_log = logged.pointer or record.rollout_log
     if (record.groups is not None or record.rollouts) and len(wire.encode(record)) > MAX_VALUE_BYTES:
         bad["rollouts_cut"] += len(record.rollouts)
         record.rollouts = []

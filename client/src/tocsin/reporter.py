@@ -24,7 +24,8 @@ from tocsin import control, environment, wire
 from tocsin.build import Pending, build, step_number
 from tocsin.control import StopRequest
 from tocsin.rollout_log.columns import take as take_columns
-from tocsin.rollout_log.writer import DISK_BYTES, SAMPLE_BYTES, RolloutCounts, RolloutLog
+from tocsin.rollout_log.held import Held, Row
+from tocsin.rollout_log.writer import DISK_BYTES, RolloutCounts, RolloutLog
 from tocsin.sender import QUEUE_BYTES, QUEUE_ITEMS, Sender
 from tocsin.snapshot import VALUE_BYTES, take, take_extras
 from tocsin.transports import Message, Transport
@@ -125,6 +126,7 @@ class Reporter:
         self._sender: Sender | None = None
         folder = environment.rollouts(os.environ, rollout_log)
         self._rollouts = RolloutLog(folder, run=run, attempt=self.attempt, rank=self.rank, disk_bytes=rollout_disk_bytes)
+        self._held = Held()
         if self._active:
             if transport is None or isinstance(transport, str):
                 transport = environment.transport(os.environ, transport)
@@ -181,6 +183,9 @@ class Reporter:
             if groups is not None or rollouts is not None:
                 extras, more = take_extras(groups, rollouts)
                 size += more
+            if samples := self._held.logged(step):
+                extras = {**(extras or {}), "rollout_log": samples}
+                size += sum(sample.size for sample in samples)
             pending = Pending("step", self._now(time), step, take(metrics), extras)
             self._logged += 1
             sender.put(pending, size)
@@ -206,7 +211,8 @@ class Reporter:
         """Keep every response of a step, beside the job, and put a few of them into its record. Never raises, never blocks.
 
         Before any filtering, one entry per response in each column: a list, an array or a tensor; or one value for all. The
-        folder, the limits and the format: see `tocsin.rollout_log`. It costs a copy of the lists; texts are not copied.
+        folder, the limits and the format: see `tocsin.rollout_log`. It costs a copy of the lists; texts are not copied. The
+        sample travels with the metrics of `log` for the same step, before or after this call (see `tocsin.rollout_log.held`).
 
         responses       texts, or conversations (lists of messages with role and content)
         prompts         as responses
@@ -239,10 +245,8 @@ class Reporter:
                 prompt_ids=prompt_ids,
                 extra=extra,
             )
-            sample = self._rollouts.put(columns)
-            self._logged += 1
-            size = _STEP_BYTES + min(columns.size, SAMPLE_BYTES)
-            sender.put(Pending("step", now, columns.step, extras={"rollout_log": sample}), size)
+            for row in self._held.add(columns.step, now, self._rollouts.put(columns)):
+                self._put_row(sender, row)
         except Exception as error:
             # As in `log`.
             sender.lose("bad_record", f"rollouts could not be taken: {type(error).__name__}: {error}")
@@ -255,6 +259,7 @@ class Reporter:
         if self._ended or self._sender is None:
             return
         self.start()
+        self._send_held(final=True)
         self._ended = True
         if self._leads:
             if status not in ("finished", "failed", "stopped"):
@@ -287,6 +292,7 @@ class Reporter:
         """
         if self._sender is None:
             return True
+        self._send_held(final=False)
         deadline = clocks.monotonic() + timeout
         delivered = self._sender.flush(timeout)
         return self._rollouts.flush(max(0.0, deadline - clocks.monotonic())) and delivered
@@ -294,6 +300,8 @@ class Reporter:
     def close(self, timeout: float = EXIT_SECONDS) -> None:
         """Flush, then let go of threads, files and sockets. Idempotent. Never raises. It does not end the run."""
         if self._sender is not None:
+            if not self._ended:  # else the run would begin again after its end
+                self._send_held(final=True)
             deadline = clocks.monotonic() + timeout
             self._sender.close(timeout)
             self._rollouts.close(max(0.0, deadline - clocks.monotonic()))
@@ -312,7 +320,7 @@ class Reporter:
             waiting=len(sender) + counts.waiting,
             spooled=counts.spooled,
             dropped=dict(sender.dropped + Counter(counts.dropped)),
-            bad_values=dict(self._bad + self._rollouts.bad),
+            bad_values=dict(self._bad + self._rollouts.bad + Counter(rollouts_unmatched=self._held.unmatched)),
             errors=sender.errors + counts.errors,
             rollouts=self._rollouts.counts(),
         )
@@ -328,6 +336,17 @@ class Reporter:
             else:
                 self.end("stopped" if issubclass(kind, KeyboardInterrupt) else "failed", f"{kind.__name__}: {error}"[:500])
         self.close()
+
+    def _put_row(self, sender: Sender, row: Row) -> None:
+        self._logged += 1
+        size = _STEP_BYTES + sum(sample.size for sample in row.samples)
+        sender.put(Pending("step", row.time, row.step, extras={"rollout_log": row.samples}), size)
+
+    def _send_held(self, final: bool) -> None:
+        """Samples whose metrics have not come."""
+        if (sender := self._sender) is not None:
+            for row in self._held.rest(final):
+                self._put_row(sender, row)
 
     def _now(self, time: float | None) -> float:
         try:
@@ -360,7 +379,7 @@ class Reporter:
         self._bad = Counter()
         if self._sender is not None:
             try:
-                self._rollouts = self._rollouts.fresh()
+                self._rollouts, self._held = self._rollouts.fresh(), Held()
                 self._sender = self._sender.fresh()
             except Exception as error:
                 self._sender = None

@@ -84,17 +84,59 @@ def test_every_response_is_on_disk_and_a_few_are_in_the_record(
     assert reporter.counters.bad_values == {}
 
 
-def test_beside_log_it_makes_rows_of_one_step(reporter: tocsin.Reporter, transport: MemoryTransport) -> None:
-    reporter.log_rollouts(3, responses=["r"])
-    reporter.log(3, {"x": 1.0})
-    reporter.log_rollouts(4, responses=["r"])
+def test_the_sample_travels_with_the_metrics_of_its_step(
+    reporter: tocsin.Reporter, transport: MemoryTransport, tmp_path: Path
+) -> None:
+    """Every step has rollouts, before its metrics or after; every third has metrics. Then the job dies in step 11."""
+    of_numpy: Any = np.int64
+    reporter.log(0, {})
+    for step in range(1, 12):
+        reporter.log_rollouts(step, responses=[f"of {step}"])
+        if step in (3, 6, 9):
+            reporter.log(of_numpy(step), {"x": 1.0}, rollouts=[{"response": "chosen"}])
+        assert reporter.flush(30)
+    reporter.log_rollouts(9, responses=["more of 9"])
+    reporter.end("failed")
+    reporter.log_rollouts(12, responses=["after the end"])
+    reporter.close()
+    found = [(record.step, [rollout.response for rollout in record.rollouts], record.metrics) for record in steps(transport)]
+    assert found == [
+        (0, [], {}),
+        (3, ["chosen", "of 3"], {"x": 1.0}),
+        (6, ["chosen", "of 6"], {"x": 1.0}),
+        (9, ["chosen", "of 9"], {"x": 1.0}),
+        (9, ["more of 9"], {}),
+        (11, ["of 11"], {}),
+    ]
+    assert isinstance(transport.records[-1], wire.EndRecord)
+    assert all(Path(record.rollout_log).parent == tmp_path / "run-1" for record in steps(transport)[1:])
+    assert len(rows(tmp_path)) == 13
+    assert (reporter.counters.logged, reporter.counters.bad_values) == (6, {})
+
+
+def test_rollouts_under_other_steps_than_the_metrics_make_no_records(
+    reporter: tocsin.Reporter, transport: MemoryTransport, tmp_path: Path
+) -> None:
+    """A row thousands of steps away would look like a restart to the collector."""
+    for step in range(1, 40):
+        reporter.log_rollouts(1000 * step, responses=["r"])
+        reporter.log(step, {"x": 1.0})
+    reporter.log_rollouts(5, responses=["late"])
     reporter.end()
     assert reporter.flush(30)
-    assert [type(record).__name__ for record in transport.records] == ["RunRecord", *["StepRecord"] * 3, "EndRecord"]
-    assert [(record.step, bool(record.rollouts), bool(record.metrics)) for record in steps(transport)] == [
-        (3, True, False), (3, False, True), (4, True, False),
-    ]  # fmt: skip
-    assert reporter.counters.logged == 3
+    assert [record.step for record in steps(transport)] == list(range(1, 40))
+    assert all(record.rollouts == [] for record in steps(transport))
+    assert len(rows(tmp_path)) == 40, "the files have all of them"
+    assert reporter.counters.bad_values["rollouts_unmatched"] >= 1
+
+
+def test_a_reporter_without_metrics_sends_samples_two_steps_late(reporter: tocsin.Reporter, transport: MemoryTransport) -> None:
+    for step in range(1, 6):
+        reporter.log_rollouts(step, responses=["r"])
+    until(lambda: len(steps(transport)) == 3, "the first three")
+    assert [record.step for record in steps(transport)] == [1, 2, 3]
+    assert reporter.flush(30)
+    assert [record.step for record in steps(transport)] == [1, 2, 3, 4, 5]
 
 
 def test_long_texts_are_whole_on_disk_and_cut_in_the_record(

@@ -32,7 +32,7 @@ QUEUE_BYTES: Final = 512 * 1024**2
 FILE_BYTES: Final = 128 * 1024**2
 """Texts of so many bytes go into one file, before compression."""
 SAMPLE_BYTES: Final = SAMPLE * wire.MAX_ROLLOUT_BYTES
-"""Estimate of what a step's sample holds in memory."""
+"""What a sample takes in a record at most."""
 LOOK_SECONDS: Final = 0.2
 """How often the thread looks. `put` does not wake it: a thread that begins to work takes the interpreter from its caller."""
 RETRY_SECONDS: Final = 1.0
@@ -60,6 +60,8 @@ class Sample:
     """The sample of a step and where the rest is, for its record. The step's texts are let go of when they are on disk."""
 
     def __init__(self, columns: Columns, pointer: str) -> None:
+        self.size = min(columns.size, SAMPLE_BYTES)
+        """Estimate of what it holds in memory."""
         self.pointer = pointer
         """Path of the file; empty when none is written. To be read after `sample`, which may find that the step was dropped."""
         self._columns = weakref.ref(columns)
