@@ -159,6 +159,23 @@ def test_numbers_are_reported_and_the_rest_is_the_trackers_alone(ran: Ran) -> No
     assert ran.reporter.counters.bad_values == {}
 
 
+def test_tensors(ran: Ran) -> None:
+    """Of one value: a number. Of more: the tracker's alone, and nobody computes on them."""
+    torch = pytest.importorskip("torch", reason="torch is an optional peer of the client")
+    log = mirrored(Tracker().log, ran.reporter)
+    log(
+        {
+            "scalar": torch.tensor(0.5, requires_grad=True),
+            "half": torch.tensor([0.25], dtype=torch.bfloat16),
+            "many": torch.zeros(3),
+            "none": torch.zeros(0),
+        },
+        step=torch.tensor(3),
+    )
+    assert ran.rows() == [(3, {"scalar": 0.5, "half": 0.25})]
+    assert ran.reporter.counters.bad_values == {}
+
+
 def test_a_row_without_a_number_is_no_record(ran: Ran) -> None:
     log = mirrored(lambda *args: None, ran.reporter)
     log({"text": "only"}, 1)
