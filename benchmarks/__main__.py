@@ -12,13 +12,14 @@ import platform
 import sys
 from collections.abc import Callable
 
-from benchmarks import client_log, evaluation, peers, scrape, through_kafka
+from benchmarks import batch, client_log, evaluation, peers, scrape, through_kafka
 from benchmarks._table import table
 
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "evaluation": evaluation.run,
     "scrape": scrape.run,
     "client_log": client_log.run,
+    "batch": batch.run,
     "peers": peers.run,
     "through_kafka": through_kafka.run,
 }
@@ -31,6 +32,11 @@ TARGETS: dict[str, tuple[str, float]] = {
     "latency_p99_ms": ("<", 250),
     "client_log_us_p50": ("<", 50),
     "client_log_us_p99": ("<", 1_000),
+    "batch_ms": ("<", 600),
+    "batch_memory": ("<", 3),
+    "batch_torch_float32_ms": ("<", 600),
+    "batch_torch_float32_memory": ("<", 3),
+    "batch_torch_bfloat16_memory": ("<", 3),
     "scrape_2000_runs_s": ("<", 1),
     "mb_per_run": ("<=", 1),
 }

@@ -10,6 +10,7 @@ import pytest
 
 from collector import catalogue
 from tocsin.batch import Batch, Settings, Summary, summarize
+from tocsin.batch.measures import SAMPLE_MEASURES, TOKEN_MEASURES
 
 PAGES = Path(__file__).parents[2] / "docs" / "measures"
 
@@ -102,3 +103,24 @@ def test_pages_name_no_metric_that_nobody_measures(everything: Summary) -> None:
 def test_the_index_names_every_page() -> None:
     listed = re.findall(r"^\| \[\w+\]\((\w+\.md)\)", (PAGES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in PAGES.glob("*.md") if page.name != "README.md")
+
+
+def test_the_index_says_what_each_measure_needs() -> None:
+    text = (PAGES / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| \[(\w+)\]\((\w+)\.md\) \|$", text, re.MULTILINE)
+    listed = {name: (re.findall(r"`(\w+)`", needs), re.findall(r"`(\w+)`", uses)) for name, needs, uses, _, _ in rows}
+    found = {kind.name: (list(kind.needs), list(getattr(kind, "uses", ()))) for kind in TOKEN_MEASURES}
+    found |= {sample.name: (list(sample.needs), list(sample.uses)) for sample in SAMPLE_MEASURES}
+    assert listed == found
+    assert all(title == page and (PAGES / f"{page}.md").is_file() for *_, title, page in rows)
+
+
+def test_pages_and_catalogue_agree_on_units() -> None:
+    wrong = []
+    for page in PAGES.glob("[a-z]*.md"):
+        for names, unit in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", page.read_text(encoding="utf-8"), re.MULTILINE):
+            for name in re.findall(r"`(\w+)`", names):
+                metric = catalogue.canonical().get(name)
+                if metric is not None and "`" not in unit and unit.partition(" by ")[0] != metric.unit:
+                    wrong.append(f"{page.name}: {name} is in {unit}, {metric.unit} in the catalogue")
+    assert wrong == []

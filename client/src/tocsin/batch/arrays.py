@@ -78,8 +78,8 @@ class Ops(Protocol):
     def dot(self, x: Array, y: Array) -> Array:
         """Sum of products, in float64."""
 
-    def squares_about(self, x: Array, centre: Array) -> Array:
-        """Sum of (x - centre)^2; differences and sum in float64."""
+    def moments(self, x: Array) -> tuple[Array, Array]:
+        """Mean, and sum of (x - mean)^2; differences and sums in float64. NaN for an empty array."""
 
     def max(self, x: Array) -> Array:
         """NaN if there is one. Raises for an empty array."""

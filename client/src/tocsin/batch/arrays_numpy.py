@@ -108,9 +108,11 @@ class NumpyOps:
     def dot(self, x: Array, y: Array) -> Array:
         return np.asarray(np.einsum("i,i->", x, y, dtype=np.float64))  # np.dot would wake the threads of BLAS
 
-    def squares_about(self, x: Array, centre: Array) -> Array:
-        apart = np.subtract(x, centre, dtype=np.float64)
-        return np.asarray(np.einsum("i,i->", apart, apart))  # np.dot would wake the threads of BLAS
+    def moments(self, x: Array) -> tuple[Array, Array]:
+        apart = x.astype(np.float64)
+        mean = apart.mean() if len(apart) else np.float64(np.nan)
+        apart -= mean
+        return np.asarray(mean), np.asarray(np.einsum("i,i->", apart, apart))  # np.dot would wake the threads of BLAS
 
     def max(self, x: Array) -> Array:
         return np.asarray(np.max(x))

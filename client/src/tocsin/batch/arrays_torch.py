@@ -110,9 +110,11 @@ class TorchOps:
     def dot(self, x: Array, y: Array) -> Array:
         return torch.dot(x.to(self._double), y.to(self._double))
 
-    def squares_about(self, x: Array, centre: Array) -> Array:
-        apart = x.to(self._double) - centre
-        return torch.dot(apart, apart)
+    def moments(self, x: Array) -> tuple[Array, Array]:
+        wide = x.to(self._double)
+        mean = wide.mean()
+        apart = wide - mean
+        return mean, torch.dot(apart, apart)
 
     def max(self, x: Array) -> Array:
         return torch.max(x)

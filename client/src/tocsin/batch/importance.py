@@ -14,10 +14,10 @@ import numpy as np
 
 from tocsin.batch.arrays import Array, Ops
 from tocsin.batch.checked import Checked, check
-from tocsin.batch.contract import Found, Scalar
+from tocsin.batch.contract import Found, OnHost, Scalar
 from tocsin.batch.inputs import Batch, Bounds, Settings
 from tocsin.batch.moments import Spread
-from tocsin.batch.row_stats import effective_ratio, row_metrics, share, weighted_spread
+from tocsin.batch.row_stats import effective_ratio, row_metrics, share, weighted
 from tocsin.batch.tokens import LOG_CLAMP, TokenBlock
 
 Level = Literal["token", "sequence"]
@@ -28,8 +28,8 @@ def corrected(ops: Ops, weights: Array, bounds: Bounds) -> Array:
     lower, upper = bounds
     if lower is None:
         return weights if upper is None else ops.clip(weights, None, upper)
-    outside = weights < lower if upper is None else (weights < lower) | (weights > upper)
-    return ops.where(outside, 0.0, weights)
+    inside = weights >= lower if upper is None else (weights >= lower) & (weights <= upper)
+    return weights * inside  # not `where`, which is ten times as slow; NaN * 0 is NaN, and weights are never infinite
 
 
 def sequence_weights(ops: Ops, row_gap: Array) -> Array:
@@ -122,7 +122,6 @@ class ImportanceWeights:
         self._bounds = settings.is_bounds
         self._raw = Spread(ops)
         self._corrected = Spread(ops)
-        self._sums: dict[str, Scalar] = dict.fromkeys(("raw", "raw_squares", "corrected", "corrected_squares"), 0.0)
         self._above: Scalar = 0
         self._below: Scalar = 0
         self._rows: dict[str, list[Array]] = {"counts": [], "gap": [], "raw": [], "corrected": []}
@@ -137,8 +136,6 @@ class ImportanceWeights:
         self._above = self._above + ops.count(above)
         self._below = self._below + ops.count(below)
         for name, weights in (("raw", raw), ("corrected", cut)):
-            self._sums[name] = self._sums[name] + ops.sum(weights)
-            self._sums[f"{name}_squares"] = self._sums[f"{name}_squares"] + ops.dot(weights, weights)
             self._rows[name].append(block.mean_per_row(weights))
         self._rows["gap"].append(block.row_gap)
         self._rows["counts"].append(block.counts)
@@ -158,18 +155,18 @@ class ImportanceWeights:
         return Found(metrics)
 
     def _per_token(self) -> dict[str, Any]:
-        tokens, sums = self._raw.count, self._sums
+        tokens, raw, cut = self._raw.count, self._raw, self._corrected
         outside = (self._above + self._below) / tokens
         return {
-            **self._raw.metrics("is_weight"),
-            **self._corrected.metrics("is_weight_truncated"),
+            **raw.metrics("is_weight"),
+            **cut.metrics("is_weight_truncated"),
             "is_weight_above_ratio": self._above / tokens,
             "is_weight_below_ratio": self._below / tokens,
             "is_weight_clipped_ratio": self._above / tokens if self._bounds[0] is None else outside,
             "is_weight_out_of_band_ratio": outside,
-            "ess_ratio_token": effective_ratio(sums["raw"], sums["raw_squares"], tokens),
-            "ess_ratio_token_truncated": effective_ratio(sums["corrected"], sums["corrected_squares"], tokens),
-            "chi2_token": sums["raw_squares"] / tokens - 1.0,
+            "ess_ratio_token": effective_ratio(raw.centre, raw.squares / tokens),
+            "ess_ratio_token_truncated": effective_ratio(cut.centre, cut.squares / tokens),
+            "chi2_token": OnHost((raw.centre, raw.squares / tokens), _chi2),
         }
 
     def _means_of_responses(self, rows: dict[str, Array]) -> dict[str, Any]:
@@ -190,21 +187,26 @@ class ImportanceWeights:
         cut = corrected(ops, raw, self._bounds)
         above, below = beyond(raw, self._bounds)
         n = len(raw)
-        squares = ops.dot(raw, raw)
-        mean, std = weighted_spread(ops, cut, counts, tokens)
+        mean, squares = ops.moments(raw)
+        by_token = weighted(ops, cut, counts, tokens)
         return {
             **row_metrics(ops, "is_weight_product", raw),
             **row_metrics(ops, "is_weight_product_truncated", cut),
             "is_weight_product_truncated_max_deviation": ops.max(abs(cut - 1.0)),
             "is_weight_product_above_ratio": share(ops, above, n),
             "is_weight_product_below_ratio": share(ops, below, n),
-            "ess_ratio": effective_ratio(ops.sum(raw), squares, n),
-            "chi2_seq": squares / n - 1.0,
-            "is_weight_product_truncated_mean_token_weighted": mean,
-            "is_weight_product_truncated_std_token_weighted": std,
-            "ess_ratio_truncated_token_weighted": effective_ratio(mean * tokens, ops.dot(cut * cut, counts), tokens),
+            "ess_ratio": effective_ratio(mean, squares / n),
+            "chi2_seq": OnHost((mean, squares / n), _chi2),
+            "is_weight_product_truncated_mean_token_weighted": by_token.mean,
+            "is_weight_product_truncated_std_token_weighted": by_token.std,
+            "ess_ratio_truncated_token_weighted": effective_ratio(by_token.mean, by_token.variance),
             "is_weight_product_out_of_band_token_ratio": ops.dot(ops.floats(above | below), counts) / tokens,
         }
+
+
+def _chi2(mean: float, variance: float) -> float:
+    """mean(w^2) - 1; in this order, as the mean is near 1."""
+    return (mean - 1.0) * (mean + 1.0) + variance
 
 
 def beyond(weights: Array, bounds: Bounds) -> tuple[Array, Array]:

@@ -55,7 +55,6 @@ class Mismatch:
         self._k3_highest: list[Scalar] = []
         self._train = Spread(ops)
         self._rollout = Spread(ops)
-        self._apart = Spread(ops)
         self._abs_apart = Spread(ops)
         self._extreme: Scalar = 0
 
@@ -70,11 +69,9 @@ class Mismatch:
         self._k3 = self._k3 + ops.sum(block.k3)
         self._k3_highest.append(ops.max(block.k3))
         train_prob, rollout_prob = ops.exp(old), ops.exp(rollout)
-        apart = train_prob - rollout_prob
         self._train.add(train_prob)
         self._rollout.add(rollout_prob)
-        self._apart.add(apart)
-        self._abs_apart.add(abs(apart))
+        self._abs_apart.add(abs(train_prob - rollout_prob))
         rare = math.log(EXTREME_PROBABILITY)
         self._extreme = self._extreme + ops.count((old < rare) | (rollout < rare))
 
@@ -110,7 +107,10 @@ class Mismatch:
         """From the squares of train, rollout and their difference, which keeps 1 - r where sums of products would lose it."""
         spreads = (self._train, self._rollout)
         inputs = [scalar for spread in spreads for scalar in (spread.squares, spread.max, spread.min)]
-        return OnHost((*inputs, self._apart.squares), _pearson, "the probabilities of one engine are all the same")
+        size, tokens = self._abs_apart, self._abs_apart.count
+        # (sum of d^2) - n mean(d)^2, the squares of d = train - rollout from those of |d|.
+        apart = size.squares + tokens * (size.centre**2 - (self._train.centre - self._rollout.centre) ** 2)
+        return OnHost((*inputs, apart), _pearson, "the probabilities of one engine are all the same")
 
 
 _NAMES: Final = (

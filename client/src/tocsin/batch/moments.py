@@ -32,9 +32,9 @@ class Spread:
         if fresh == 0:
             return
         total = self.count + fresh
-        mean = self._ops.sum(x) / fresh
+        mean, squares = self._ops.moments(x)
         step = mean - self._mean
-        self._squares = self._squares + self._ops.squares_about(x, mean) + step * step * (self.count * fresh / total)
+        self._squares = self._squares + squares + step * step * (self.count * fresh / total)
         # Not mean + step * fresh / total, which is NaN where both means are infinite.
         self._mean = self._mean * (self.count / total) + mean * (fresh / total) if self.count else mean
         self.count = total
@@ -50,6 +50,11 @@ class Spread:
     def std(self) -> OnHost | None:
         """Population standard deviation (divided by n); None without any value."""
         return OnHost((self._squares / self.count, self.max, self.min), _std) if self.count else None
+
+    @property
+    def centre(self) -> Scalar:
+        """The mean as a scalar on the device, off by rounding where all values are the same; 0 without any value."""
+        return self._mean
 
     @property
     def squares(self) -> Scalar:

@@ -18,7 +18,7 @@ from tocsin.batch.contract import Found, Scalar
 from tocsin.batch.importance import usable
 from tocsin.batch.inputs import Batch, Bounds, Settings
 from tocsin.batch.moments import Spread
-from tocsin.batch.row_stats import row_metrics, share, weighted_spread
+from tocsin.batch.row_stats import row_metrics, share, weighted
 from tocsin.batch.tokens import TokenBlock
 
 OPTIONS: Final = (
@@ -254,11 +254,9 @@ class _RowTally:
         x, counts = ops.join(self._statistics), ops.join(self._counts)
         tokens = ops.sum(counts)
         masked = ~rule.keeps(x)
-        mean, _ = weighted_spread(ops, x, counts, tokens)
-        _, std = weighted_spread(ops, ops.clip(x, rule.low, rule.high), counts, tokens)
         return {
-            "rejection_mean": mean,
-            "rejection_std": std,
+            "rejection_mean": ops.dot(x, counts) / tokens,
+            "rejection_std": weighted(ops, ops.clip(x, rule.low, rule.high), counts, tokens).std,
             "rejection_max": ops.max(x),
             "rejection_min": ops.min(x),
             "rejection_above_ratio": share(ops, x > rule.high, len(x)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import NamedTuple
 
 from tocsin.batch.arrays import Array, Ops
 from tocsin.batch.contract import OnHost, Scalar
@@ -25,16 +26,16 @@ def _sample_std(n: int, squares: float, highest: float, lowest: float) -> float 
     return 0.0 if highest == lowest and math.isfinite(highest) else math.sqrt(squares / (n - 1))
 
 
-def effective_ratio(total: Scalar, squares: Scalar, n: int) -> OnHost:
-    """(sum w)^2 / (n sum w^2), in (0, 1]: effective sample size / n. None when all weights are 0."""
-    return OnHost((total, squares), partial(_effective_ratio, n), "all weights are 0")
+def effective_ratio(mean: Scalar, variance: Scalar) -> OnHost:
+    """(sum w)^2 / (n sum w^2) of weights w >= 0: effective sample size / n, in (0, 1]. None when all weights are 0.
+
+    From their mean and population variance: mean^2 / (mean^2 + variance), which is exactly 1 without any spread.
+    """
+    return OnHost((mean, variance), _effective_ratio, "all weights are 0")
 
 
-def _effective_ratio(n: int, total: float, squares: float) -> float | None:
-    if squares == 0.0:
-        return None
-    ratio = total * (total / squares) / n
-    return min(ratio, 1.0) if ratio == ratio else ratio  # rounding may go above 1
+def _effective_ratio(mean: float, variance: float) -> float | None:
+    return 1.0 / (1.0 + variance / mean**2) if mean else None
 
 
 def share(ops: Ops, flags: Array, n: int) -> Scalar:
@@ -42,12 +43,20 @@ def share(ops: Ops, flags: Array, n: int) -> Scalar:
     return ops.count(flags) / n
 
 
-def weighted_spread(ops: Ops, x: Array, counts: Array, total: Scalar) -> tuple[Scalar, OnHost]:
-    """Mean and population deviation of [n] values that count `counts` times each; total = sum(counts) > 0."""
+class Weighted(NamedTuple):
+    """Mean, population variance and deviation of values that count more than once."""
+
+    mean: Scalar
+    variance: Scalar
+    std: OnHost
+
+
+def weighted(ops: Ops, x: Array, counts: Array, total: Scalar) -> Weighted:
+    """Of [n] values that count `counts` times each; total = sum(counts) > 0."""
     mean = ops.dot(x, counts) / total
-    squares = ops.dot((x - mean) ** 2, counts)
-    return mean, OnHost((squares, total, ops.max(x), ops.min(x)), _population_std)
+    variance = ops.dot((x - mean) ** 2, counts) / total
+    return Weighted(mean, variance, OnHost((variance, ops.max(x), ops.min(x)), _population_std))
 
 
-def _population_std(squares: float, total: float, highest: float, lowest: float) -> float:
-    return 0.0 if highest == lowest and math.isfinite(highest) else math.sqrt(squares / total)
+def _population_std(variance: float, highest: float, lowest: float) -> float:
+    return 0.0 if highest == lowest and math.isfinite(highest) else math.sqrt(variance)
