@@ -233,6 +233,36 @@ def test_a_further_training_is_a_further_attempt(tmp_path: Path) -> None:
     assert found.callback.reporter.counters.dropped == {}
 
 
+def test_a_training_that_begins_anew_in_itself_is_a_new_attempt(tmp_path: Path) -> None:
+    """As with auto_find_batch_size after running out of memory."""
+    from transformers import TrainerCallback
+
+    made = trl_run.trainer(tmp_path, max_steps=3)
+
+    class Anew(TrainerCallback):  # type: ignore[misc]  # transformers is Any to the type checker
+        callback: Any = None
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 2:
+                self.callback.on_train_begin(args, state, control)
+
+    anew = Anew()
+    made.add_callback(anew)
+    from tocsin.trl import TocsinCallback
+
+    anew.callback = TocsinCallback("run-1", trainer=made, transport=f"spool:{tmp_path / 'spool'}")
+    made.add_callback(anew.callback)
+    made.train()
+    paths = spool.record_files(tmp_path / "spool")
+    records = [wire.decode(line).record for path in paths for line in path.read_bytes().splitlines()]
+    kinds = [(type(record).__name__, record.attempt, getattr(record, "status", None)) for record in records]
+    assert kinds == [
+        ("RunRecord", 1, None), ("StepRecord", 1, None), ("StepRecord", 1, None), ("EndRecord", 1, "failed"),
+        ("RunRecord", 2, None), ("StepRecord", 2, None), ("EndRecord", 2, "finished"),
+    ]  # fmt: skip
+    assert not set(vars(made)) & {"compute_loss", "_calculate_rewards", "_get_grad_norm"}
+
+
 def test_a_further_training_on_a_transport_object_gets_a_fresh_one(tmp_path: Path) -> None:
     made = trl_run.trainer(tmp_path, max_steps=1)
     found = train(made)

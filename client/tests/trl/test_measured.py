@@ -295,6 +295,23 @@ def test_groups_without_spread_are_counted(tmp_path: Path) -> None:
     ) > 1
 
 
+def test_prompts_that_only_the_judge_cannot_judge_are_neither_right_nor_wrong(tmp_path: Path) -> None:
+    def accuracy_reward(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
+        return [None if prompt < "2" else float("1" in text) for prompt, text in zip(prompts, completions, strict=True)]
+
+    found = trained(tmp_path, reward_funcs=[accuracy_reward, trl_run.accuracy_reward])
+    unjudged = 0
+    for record, row in zip(found.steps, found.trainer.state.log_history, strict=False):
+        groups, metrics = record.groups, record.metrics
+        assert groups is not None and len(groups.success) == len(groups.prompt)
+        unjudged += 4 - len(groups.prompt)
+        assert metrics["reward_mean"] == pytest.approx(row["reward"], rel=1e-6), "the other function applies to all"
+        assert metrics["generated_groups"] == 4
+        for rollout in record.rollouts:
+            assert rollout.correct == (None if rollout.prompt < "2" else "1" in rollout.response)
+    assert unjudged > 0
+
+
 def test_prompts_that_no_function_can_judge_do_not_make_rewards_nan(tmp_path: Path) -> None:
     """As TRL's accuracy_reward does where it cannot read the right answer."""
 
@@ -322,7 +339,9 @@ def test_a_named_reward_function_says_what_is_correct(tmp_path: Path) -> None:
     for record in found.steps:
         texts = [rollout.response for rollout in record.rollouts]
         letters = trl_run.letter_reward(texts)
-        assert [rollout.correct for rollout in record.rollouts] == [(share or 0.0) >= 0.25 for share in letters]
+        assert [rollout.correct for rollout in record.rollouts] == [
+            None if share is None else share >= 0.25 for share in letters
+        ]
 
 
 def test_conversations_are_read_as_text(tmp_path: Path) -> None:

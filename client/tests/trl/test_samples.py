@@ -137,7 +137,7 @@ def test_a_response_without_a_reward_is_no_sample_of_it() -> None:
     nan = math.nan
     found = responses_of([generation([[1.0], [nan], [nan], [nan], [3.0], [3.0]])], 2)
     assert found is not None
-    every, scored = batches_of(found)
+    every, scored = batches_of(found)  # without a judge there is no third
     assert every.rewards is None and every.response_lengths is not None and len(every.response_lengths) == 6
     assert scored.rewards is not None and scored.rewards.tolist() == [1, 3, 3]
     assert scored.prompts == [digest("p0"), digest("p2"), digest("p2")]

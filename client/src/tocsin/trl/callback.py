@@ -30,8 +30,9 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
 
     run         id of the run, the same in every attempt; not with `reporter`
     trainer     the trainer: its arrays are measured at each optimiser step. Without it, only what the trainer logs is reported.
-    reporter    a reporter of the caller's own, who ends and closes it. Without one the callback makes one when training begins
-                (on rank 0 of the job), and ends and closes it with the training; a further `train` is a further attempt.
+    reporter    a reporter of the caller's own, who ends and closes it; every process makes its own, alike. Without one the
+                callback makes one when training begins (on rank 0 of the job), and ends and closes it with the training; a
+                further `train` is a further attempt.
     labels, links, transport, attempt    as for `tocsin.Reporter`
     config      added to the configuration that the arguments give, and wins over it
     on_stop     pause | checkpoint_and_stop: both save a checkpoint and end the training at the next step boundary, because a
@@ -90,6 +91,7 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
             "rollout_log": None if rollout_log is True else rollout_log,
             "clock": clock,
         }
+        self._on_stop = on_stop if reporter is None else reporter.on_stop
         self._attempt = attempt
         self._names = names
         self._correct = correct, correct_at
@@ -240,13 +242,11 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         )
 
     def _stop_if_asked(self, args: Any, control: Any) -> None:
-        if self.reporter is None:
-            return
-        stop, request = asked_to_stop(self.reporter, args)
+        stop, request = asked_to_stop(self.reporter, self._on_stop, args)
         if stop:
             control.should_log = control.should_save = control.should_training_stop = True
             self._stopped = f"asked by rule {request.rule}: {request.reason}" if request is not None else "asked by rank 0"
-            logger.warning("run %r stops with a checkpoint: %s", self.reporter.run, self._stopped)
+            logger.warning("the training stops with a checkpoint, %s", self._stopped)
 
     def _finish(self, status: str, reason: str, state: Any) -> None:
         self._training = False

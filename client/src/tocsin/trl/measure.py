@@ -13,7 +13,7 @@ from tocsin.batch import Batch, Settings, summarize
 from tocsin.rollout_log.sample import pick
 from tocsin.trl.describe import CLIP_METRICS
 from tocsin.trl.samples import Responses, batches_of, responses_of
-from tocsin.trl.trace import LossPass, Step, Tensor
+from tocsin.trl.trace import Generation, LossPass, Step, Tensor
 from tocsin.wire import Groups
 
 Metrics = dict[str, Any]
@@ -70,7 +70,7 @@ class Measured:
                 "response": found.responses[chosen.at],
                 "reward": float(found.rewards[chosen.at]),
             }
-            if found.correct is not None:
+            if found.correct is not None and found.judged[chosen.at]:
                 row["correct"] = bool(found.correct[chosen.at])
             if found.truncated is not None and chosen.at in own:
                 row["truncated"] = bool(found.truncated[own[chosen.at]])
@@ -88,7 +88,8 @@ def measure(step: Step, wanted: Wanted) -> Measured:
         for part in batches_of(responses):
             summary = summarize(part, wanted.settings)
             metrics |= summary.metrics
-            groups = summary.groups
+            if summary.groups is not None and (groups is None or summary.groups.success or not groups.success):
+                groups = summary.groups
             skipped |= summary.skipped
         if not responses.alone:
             metrics = {name: value for name, value in metrics.items() if name not in _LENGTHS_OF_ALL}
@@ -101,12 +102,8 @@ def measure(step: Step, wanted: Wanted) -> Measured:
         metrics |= summarize(scored, wanted.settings).metrics | {"nonfinite_count": metrics.get("nonfinite_count")}
     if (ratios := batch_of_ratios(step.passes, wanted.ratio)) is not None:
         metrics |= _named(summarize(ratios, wanted.settings).metrics, RATIO_PREFIXES)
-    for generation in step.generations:
-        if generation.policy_logprobs is not None:
-            divergence = Batch(
-                mask=generation.mask, new_logprobs=generation.policy_logprobs, ref_logprobs=generation.ref_logprobs
-            )
-            metrics |= _named(summarize(divergence, wanted.settings).metrics, ("kl_reference",))
+    if (divergence := batch_of_divergence(step.generations)) is not None:
+        metrics |= _named(summarize(divergence, wanted.settings).metrics, ("kl_reference",))
     if not wanted.clips:
         metrics = {name: value for name, value in metrics.items() if name not in CLIP_METRICS}
     ages = [float(seen.at - seen.generated_at) for seen in step.passes if seen.generated_at is not None]
@@ -116,11 +113,7 @@ def measure(step: Step, wanted: Wanted) -> Measured:
 
 
 def batch_of_tokens(step: Step, responses: Responses | None, wanted: Wanted) -> Batch:
-    """The micro-batches of a step as one batch.
-
-    Where TRL spares the pass that computes the old logprobs, because no weight has moved since the generation, the logprobs of
-    the loss pass are the old ones; the policy ratio is then 1 by construction, in TRL's loss as here.
-    """
+    """The micro-batches of a step as one batch."""
     passes = step.passes
     fields: dict[str, Any] = {
         "grad_norms": _joined(step.grad_norms),
@@ -130,16 +123,10 @@ def batch_of_tokens(step: Step, responses: Responses | None, wanted: Wanted) -> 
         return Batch(**fields)
     width = max(int(seen.mask.shape[1]) for seen in passes)
     fields["mask"] = _rows([seen.mask for seen in passes], width)
-    for name in ("new_logprobs", "rollout_logprobs", "ref_logprobs", "entropy"):
+    for name in ("new_logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "entropy"):
         fields[name] = _rows([getattr(seen, name) for seen in passes], width)
     fields["advantages"] = _advantages(passes, width)
-    explicit = all(seen.old_logprobs is not None for seen in passes)
-    if wanted.ratio != "sequence_sum":  # RLOO's old logprobs are summed over a sequence before the loss gets them
-        fields["old_logprobs"] = _rows(
-            [seen.new_logprobs if seen.old_logprobs is None else seen.old_logprobs for seen in passes], width
-        )
-    if explicit:
-        fields["first_minibatch"] = _first(passes)
+    fields["first_minibatch"] = _first(passes)
     if responses is not None and step.left_out == 0 and sum(len(seen.mask) for seen in passes) == len(responses.own):
         kept = slice(None) if responses.truncated is None or not wanted.drops_truncated else ~responses.truncated
         fields["loss_mask"] = fields["mask"]
@@ -177,28 +164,42 @@ def batch_of_ratios(passes: Sequence[LossPass], ratio: str) -> Batch | None:
             if seen.old_sequence_logprobs is None:
                 return None
             log_ratio = new.sum(1) - seen.old_sequence_logprobs.float()
-        elif seen.old_logprobs is None:
-            log_ratio = torch.zeros_like(new[:, 0])
         else:
+            if seen.old_logprobs is None:
+                return None
             old = torch.where(mask, seen.old_logprobs.float(), 0.0)
             log_ratio = (new - old).sum(1) / mask.sum(1).clamp(min=1)
         rows.append(log_ratio[:, None].expand_as(new))
     width = max(int(row.shape[1]) for row in rows)
     log_ratios = _rows(rows, width)
-    explicit = ratio == "sequence_sum" or all(seen.old_logprobs is not None for seen in passes)
     return Batch(
         mask=_rows([seen.mask for seen in passes], width),
         new_logprobs=log_ratios,
         old_logprobs=torch.zeros_like(log_ratios),
         advantages=_advantages(passes, width),
-        first_minibatch=_first(passes) if explicit else None,
+        first_minibatch=_first(passes),
     )
 
 
-def _first(passes: Sequence[LossPass]) -> Tensor:
-    """[B]: responses that the policy wrote with the weights that it still had in this pass."""
+def batch_of_divergence(generations: Sequence[Generation]) -> Batch | None:
+    """Policy and reference where the trainer needs them for the reward alone (RLOO), in the order of generation."""
+    found = [part for part in generations if part.policy_logprobs is not None and part.mask is not None]
+    if not found:
+        return None
+    width = max(int(part.mask.shape[1]) for part in found if part.mask is not None)
+    return Batch(
+        mask=_rows([part.mask for part in found], width),
+        new_logprobs=_rows([part.policy_logprobs for part in found], width),
+        ref_logprobs=_rows([part.ref_logprobs for part in found], width),
+    )
+
+
+def _first(passes: Sequence[LossPass]) -> Tensor | None:
+    """[B]: responses of the policy as it still is in this pass; None where the ratio is 1 by construction."""
     import torch
 
+    if any(seen.spared for seen in passes):
+        return None
     return torch.cat(
         [
             torch.full((len(seen.mask),), seen.generated_at == seen.at, device=seen.mask.device, dtype=torch.bool)

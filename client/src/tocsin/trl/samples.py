@@ -34,7 +34,9 @@ class Responses:
     components: dict[str, Vector]
     """{reward function: [S]}; NaN where it did not apply."""
     correct: Vector | None
-    """[S], bool."""
+    """[S], bool; None when no reward function is known to judge."""
+    judged: Vector
+    """[S], bool: whether that function applied."""
     own: Vector
     """[s], whole numbers: which of the S are this process's."""
     token_ids: list[Vector]
@@ -85,6 +87,7 @@ def responses_of(
         rewards=total,
         components={name: rewards[:, index] for index, name in enumerate(names)},
         correct=None if judge is None else rewards[:, list(names).index(judge)] >= correct_at,
+        judged=applied[:, list(names).index(judge)] if judge is not None else applied.any(axis=1),
         own=own.astype(np.int64),
         token_ids=[np.asarray(ids, dtype=np.int64) for found in generations for ids in found.token_ids],
         lengths=np.concatenate([_lengths(found) for found in generations]),
@@ -96,12 +99,16 @@ def responses_of(
 def batches_of(found: Responses) -> list[Batch]:
     """What is to be summarised; of a measure that two of them have, the later one's value holds.
 
-    Three, of which the first and the last are often the second one again:
-    - the responses of this process, with their tokens, which nobody gathers
-    - all responses
-    - those with a reward: a response to which no reward function applies is no sample of the reward, nor of a group's spread
+    - the responses of this process with their tokens, which nobody gathers
+    - with several processes: all responses
+    - when there are responses that the judge does not judge: those that it does
+    - when there are responses to which no reward function applies: the others. They are no samples of the reward, nor of the
+      spread of their group
     """
     every = np.arange(len(found.rewards))
+    scored = every[~np.isnan(found.rewards)]
+    judged = every[found.judged]
+    plain = len(scored) == len(judged) == len(every)
     tokens: dict[str, Any] = {
         "response_lengths": found.lengths,
         "truncated": found.truncated,
@@ -109,16 +116,17 @@ def batches_of(found: Responses) -> list[Batch]:
         "token_ids": np.concatenate([*found.token_ids, np.zeros(0, np.int64)]),
         "lengths": np.array([len(ids) for ids in found.token_ids], dtype=np.int64),
     }
-    scored = every[~np.isnan(found.rewards)]
-    complete = len(scored) == len(every)
-    if found.alone:
-        batches = [Batch(**_texts(found, every), **tokens, **(_scores(found, every) if complete else {}))]
-    else:
-        batches = [
-            Batch(**_texts(found, found.own), **tokens, **_scores(found, found.own)),
-            Batch(**_texts(found, every), **(_scores(found, every) if complete else {})),
-        ]
-    return batches if complete else [*batches, Batch(prompts=[found.ids[row] for row in scored], **_scores(found, scored))]
+    own = _texts(found, found.own) | tokens
+    if plain or not found.alone:
+        own |= _scores(found, found.own)
+    batches = [Batch(**own)]
+    if not found.alone:
+        batches.append(Batch(**(_texts(found, every) | (_scores(found, every) if plain else {}))))
+    if not plain:
+        if found.correct is not None:
+            batches.append(Batch(**_scores(found, judged)))
+        batches.append(Batch(**(_scores(found, scored) | {"correct": None})))
+    return batches
 
 
 def _texts(found: Responses, rows: Vector) -> dict[str, Any]:
@@ -131,6 +139,7 @@ def _texts(found: Responses, rows: Vector) -> dict[str, Any]:
 
 def _scores(found: Responses, rows: Vector) -> dict[str, Any]:
     return {
+        "prompts": [found.ids[row] for row in rows],
         "rewards": found.rewards[rows],
         "components": {name: values[rows] for name, values in found.components.items()},
         "correct": None if found.correct is None else found.correct[rows],

@@ -13,14 +13,16 @@ from tocsin.control import StopRequest
 from tocsin.reporter import Reporter
 
 
-def asked_to_stop(reporter: Reporter, args: Any) -> tuple[bool, StopRequest | None]:
+def asked_to_stop(reporter: Reporter | None, on_stop: str, args: Any) -> tuple[bool, StopRequest | None]:
     """Whether all processes are to stop now; with the request where it was heard.
 
+    on_stop     as every process was told it: whether there is a broadcast must not depend on what only one of them knows, such
+                as that its reporter could not be made
     Raises what a broken process group raises: the trainer's own next operation will meet the same.
     """
-    if reporter.on_stop == "ignore":
+    if on_stop == "ignore":
         return False, None
-    request = reporter.stop_requested()
+    request = reporter.stop_requested() if reporter is not None else None
     if getattr(args, "world_size", 1) <= 1:
         return request is not None, request
     import torch

@@ -28,7 +28,10 @@ class LossPass:
     new_logprobs: Tensor | None = None
     """[b, T]: of this pass."""
     old_logprobs: Tensor | None = None
-    """[b, T]: computed when the batch was generated; None where TRL spares that pass because no weight has moved since."""
+    """[b, T]: computed when the batch was generated. Where TRL spares that pass, because no weight has moved since, those of
+    this pass, as in TRL's loss: the policy ratio is then 1 by construction."""
+    spared: bool = False
+    """Whether that was so."""
     old_sequence_logprobs: Tensor | None = None
     """[b]: RLOO keeps the sums only."""
     rollout_logprobs: Tensor | None = None
@@ -120,10 +123,15 @@ def read_loss(inputs: Mapping[str, Any], captured: Sequence[Any], **where: Any) 
         arrays[name] = detached(fitting(given, shape[:wanted]))
         if given is not None and arrays[name] is None:
             misfits.append(f"{key} {list(getattr(given, 'shape', ()))}")
+    new = detached(fitting(new, shape))
+    spared = not any(inputs.get(key) is not None for key in ("old_per_token_logps", "old_logps"))
+    if spared:
+        arrays["old_logprobs"] = new
     return LossPass(
         mask=trained,
         advantages=detached(advantages),
-        new_logprobs=detached(fitting(new, shape)),
+        new_logprobs=new,
+        spared=spared,
         entropy=detached(fitting(entropy, shape)),
         misfits=tuple(misfits),
         **arrays,
