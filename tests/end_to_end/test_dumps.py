@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -84,6 +85,41 @@ def test_verl_rollouts_and_its_file_log_are_one_run(folder: Path) -> None:
         both = ('tocsin_grad_norm{run="grpo-7b",team=""} 0.5', 'tocsin_zero_variance_group_ratio{run="grpo-7b",team=""} 0.5')
         until(lambda: all(line in process.get("/metrics").text for line in both), "the log's values and the dump's")
         assert process.run("grpo-7b")["attempt"] == 1
+
+
+def test_a_follower_that_is_killed_goes_on_where_it_was(folder: Path) -> None:
+    """A real process, a writer beside it, SIGKILL in the middle: every step arrives, in order, as one attempt."""
+    rollouts, spool = folder / "rollouts", folder / "spool"
+    rollouts.mkdir()
+    command = [sys.executable, "-m", "tocsin.ship.cli", str(rollouts), "--run", "r", "--spool", str(spool), "--poll", "0.05"]
+
+    def shipped() -> list[int]:
+        files = sorted((spool / "records").glob("*.jsonl"))
+        records = [
+            json.loads(line) for file in files for line in file.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        ]
+        assert all(record.get("attempt", 1) == 1 for record in records)
+        return [record["step"] for record in records if record["kind"] == "step"]
+
+    def has(step: int) -> bool:
+        return step in (0, *shipped())
+
+    process = subprocess.Popen(command)
+    try:
+        for step in range(1, 11):
+            dumps.write(rollouts / f"{step}.jsonl", dumps.verl_rows(dumps.make(step), step))
+            until(functools.partial(has, step - 1), f"step {step - 1}")
+            if step in (4, 5):
+                process.kill()
+                process.wait()
+                process = subprocess.Popen(command)
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+    ship(folder, rollouts, "--run", "r")
+    assert sorted(set(shipped())) == list(range(1, 11))
+    firsts = list(dict.fromkeys(shipped()))
+    assert firsts == sorted(firsts)
 
 
 def test_what_is_shipped_is_what_the_collector_takes(folder: Path) -> None:
