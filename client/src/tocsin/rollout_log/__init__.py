@@ -9,6 +9,7 @@ exceed their limit the oldest go.
 
     columns.py    what one call handed over: copies the training loop cannot change, read later
     sample.py     the few responses that travel in the step's record
+    held.py       which record a sample travels in
     files.py      the files: names, writing a step, room
     writer.py     the queue and the daemon thread
     reading.py    back from the files: `read_rollouts`
