@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from tocsin.batch import Batch, Settings, Summary, summarize
+from tocsin.batch import Batch, Settings, Summary, arrays_torch_cpu, summarize
 from tocsin.batch.arrays_numpy import NumpyOps
-from tocsin.batch.arrays_torch_cpu import TorchCpuOps
+from tocsin.batch.arrays_torch import TorchOps
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
-LIBRARIES = ("numpy", "torch", "torch bfloat16", "numpy float16", "numpy float64")
-"""What arrays a test can be given as."""
+LIBRARIES = ("numpy", "torch", "torch bfloat16", "numpy float16", "numpy float64", "accelerator")
+"""What arrays a test can be given as. `accelerator` is torch by the operations of an accelerator (see `cut_blocks`)."""
 _GARBAGE = (-math.inf, math.nan, math.inf, 1e30)
 
 
@@ -48,7 +48,7 @@ def as_given(arrays: Arrays, library: str) -> tuple[dict[str, Any], Arrays]:
     rounded: dict[str, Array] = {}
     with np.errstate(over="ignore"):
         for field, array in arrays.items():
-            if kind == "torch":
+            if kind in ("torch", "accelerator"):
                 tensor = torch.from_numpy(array)
                 if array.dtype.kind == "f" and name:
                     tensor = tensor.to(getattr(torch, name))
@@ -91,10 +91,19 @@ def number(summary: Summary, name: str) -> float:
     return value
 
 
-def cut_blocks(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
-    """From here on blocks have about so many tokens."""
-    monkeypatch.setattr(NumpyOps, "block_tokens", tokens)
-    monkeypatch.setattr(TorchCpuOps, "block_tokens", tokens)
+class _AcceleratorOps(TorchOps):
+    """What runs on an accelerator, in main memory."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+
+
+def cut_blocks(monkeypatch: pytest.MonkeyPatch, tokens: int, library: str = "") -> None:
+    """From here on blocks have about so many tokens; with `accelerator`, tensors in main memory are computed as on one."""
+    for ops in (NumpyOps, arrays_torch_cpu.TorchCpuOps, _AcceleratorOps):
+        monkeypatch.setattr(ops, "block_tokens", tokens)
+    if library == "accelerator":
+        monkeypatch.setattr(arrays_torch_cpu, "TorchCpuOps", _AcceleratorOps)
 
 
 def close(value: float, expected: float, relative: float = 2e-5, absolute: float = 1e-6) -> bool:

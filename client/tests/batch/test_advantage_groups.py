@@ -155,15 +155,15 @@ def test_identical_rewards_that_torch_normalises_naively() -> None:
     assert worst > 1e-6
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("library", ["numpy", "torch", "accelerator"])
 @pytest.mark.parametrize("block", [1, 4, 1 << 16])
 def test_per_token_advantages_masks_and_filtering(monkeypatch: pytest.MonkeyPatch, library: str, block: int) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     # Five responses in two groups; the third was not kept. Group "a" is dead, and one of its tokens has an advantage.
     rewards, prompts, kept = [1.0, 1.0, 0.0, 0.0, 1.0], ["a", "a", "b", "b", "b"], [1, 1, 0, 1, 1]
     advantages = np.array([[0.0, 0.0, math.nan], [0.25, -0.5, 99.0], [1.0, 1.0, -1.0], [0.7, 0.7, 0.7]])
     mask = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]])
-    if library == "torch":
+    if library != "numpy":
         fields: dict[str, Any] = {"advantages": torch.from_numpy(advantages), "mask": torch.from_numpy(mask)}
     else:
         fields = {"advantages": advantages, "mask": mask}

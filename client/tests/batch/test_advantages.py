@@ -21,7 +21,7 @@ OTHER = Settings(advantage="gae")
 def test_every_number_against_the_oracle(
     monkeypatch: pytest.MonkeyPatch, library: str, block: int, per_token: bool, field: str
 ) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     arrays = random_tokens(5, **{field: lambda random, shape: random.normal(size=shape if per_token else shape[0])})
     given, rounded = as_given(arrays, library)
     summary = measured(OTHER, **given)

@@ -110,7 +110,7 @@ def oracle(tokens: list[tuple[float, ...]]) -> dict[str, float]:
 @pytest.mark.parametrize("block", [1, 30, 1 << 16])
 @pytest.mark.parametrize("per_token", [True, False])
 def test_every_share_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library: str, block: int, per_token: bool) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     arrays = random_tokens(
         3,
         21,

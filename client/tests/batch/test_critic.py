@@ -18,7 +18,7 @@ CLIP = Settings(value_clip=0.2)
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("block", [1, 30, 1 << 16])
 def test_every_number_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library: str, block: int) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     arrays = random_tokens(
         2,
         values=lambda random, shape: random.normal(size=shape) + 5,

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin.batch.arrays import Ops, ops_of
+from tocsin.batch.arrays_torch import TorchOps
 from tocsin.batch.contract import OnHost
 from tocsin.batch.moments import Spread
 
 NUMPY, TORCH = ops_of([np.zeros(1)]), ops_of([torch.zeros(1)])
-OPS = pytest.mark.parametrize("ops", [NUMPY, TORCH], ids=["numpy", "torch"])
+OPS = pytest.mark.parametrize("ops", [NUMPY, TORCH, TorchOps(torch.device("cpu"))], ids=["numpy", "torch", "accelerator"])
 
 
 def resolved(ops: Ops, value: Any) -> float | None:

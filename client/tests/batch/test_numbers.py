@@ -79,7 +79,7 @@ def exp32(x: float) -> float:
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("block", [1, 30, 1 << 16])
 def test_counts_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library: str, block: int) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     values = np.array([0.0, -1.0, -50.0, -200.0, NAN, -INF, INF], dtype=np.float32)
     fields = ("rollout_logprobs", "old_logprobs", "new_logprobs", "ref_logprobs")
     arrays = random_tokens(4, 12, 20, **dict.fromkeys(fields, lambda random, shape: random.choice(values, shape)))

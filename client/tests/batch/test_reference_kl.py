@@ -28,7 +28,7 @@ def oracle(tokens: list[tuple[float, ...]]) -> dict[str, float]:
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("block", [1, 30, 1 << 16])
 def test_every_estimator_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library: str, block: int) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     arrays = random_tokens(
         1,
         new_logprobs=lambda random, shape: -random.exponential(1.0, shape),

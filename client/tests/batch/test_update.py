@@ -62,9 +62,12 @@ def one(new: list[float], old: list[float], mask: list[int] | None = None) -> Su
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("block", [1, 5, 40, 1 << 16])
 def test_every_number_against_the_oracle(monkeypatch: pytest.MonkeyPatch, library: str, block: int) -> None:
-    cut_blocks(monkeypatch, block)
+    cut_blocks(monkeypatch, block, library)
     given, rounded = as_given(batch(), library)
-    assert len(list(check(Batch(**given)).tokens.blocks())) == {1: 9, 5: 9, 40: 3}.get(block, 1)
+    checked = check(Batch(**given))
+    assert len(list(checked.tokens.blocks())) == {1: 9, 5: 9, 40: 3}.get(block, 1)
+    kinds = {"numpy": "NumpyOps", "torch": "TorchCpuOps", "accelerator": "_AcceleratorOps"}
+    assert type(checked.ops).__name__ == kinds[library.split()[0]]
     summary = measured(**given)
     for name, expected in oracle(flat(tokens_of(rounded, "new_logprobs", "old_logprobs"))).items():
         assert close(number(summary, name), expected), name
