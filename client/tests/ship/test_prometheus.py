@@ -415,6 +415,48 @@ def test_records_that_were_lost_are_sent_again(trainer: Trainer, ship: Ship) -> 
     assert ship.endpoint.poll(False).parsed == ()
 
 
+class Away(MemoryTransport):
+    """Takes everything, confirms when told to."""
+
+    confirms = True
+
+    def flush(self, timeout: float) -> bool:
+        return self.confirms
+
+
+def test_steps_that_pass_while_nothing_can_be_sent_wait(
+    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship = Ship(trainer.url, tmp_path / "state")
+    transport = ship.transport = Away()
+    ship.start()
+
+    def train(*numbers: int) -> None:
+        for step in numbers:
+            trainer.set(trainer_step=step, trainer_grad_norm=step / 2)
+            ship.poll(1.0)
+            ship.poll(SETTLE_SECONDS)
+
+    train(1)
+    transport.confirms = False
+    train(2)
+    with monkeypatch.context() as away:
+        away.setattr(trainer, "answer", lambda handler: trainer.send(handler, b"", 503))
+        ship.poll(1.0)
+    train(3, 4)
+    assert seen(ship) == [(1, 1), (1, 2)]
+    transport.confirms = True
+    train(5)
+    assert steps(ship.transport.records)[-3:] == [(1, step, {"step": step, "optim/grad_norm": step / 2}) for step in (3, 4, 5)]
+    monkeypatch.setattr("tocsin.ship.endpoint.MAX_WAITING", 2)
+    transport.confirms = False
+    train(6, 7, 8, 9)
+    transport.confirms = True
+    train(10)
+    assert [step for _, step in seen(ship)] == [1, 2, 3, 4, 5, 6, 8, 9, 10]
+    assert any("1 steps were seen while nothing could be sent, and are lost" in said for said in ship.said)
+
+
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, SETTLE_SECONDS])), max_size=30))
 def test_every_step_that_was_seen_is_sent_once_per_visit(scrapes: list[tuple[int, float]]) -> None:

@@ -30,6 +30,8 @@ _EARLIEST: Final = 946684800.0
 """2000-01-01: a smaller time stamp was never set."""
 _AHEAD_SECONDS: Final = 60.0
 _NAMED: Final = 5
+MAX_WAITING: Final = 1_000
+"""Steps that are kept while nothing can be sent; beyond that the oldest go."""
 
 
 class Choice(NamedTuple):
@@ -108,6 +110,9 @@ class Endpoint:
         self._unconfirmed: Batch | None = None
         """What was given out last: nobody can read it again."""
         self._again = False
+        self._waiting: list[Held] = []
+        """Steps that were seen while nothing could be sent."""
+        self._dropped = 0
         self._told: set[str] = set()
         self._scrapes = 0
 
@@ -122,21 +127,37 @@ class Endpoint:
             return self._unconfirmed
         now = self._reading.clock()
         log = self._opened()
+        before = list(self._waiting)
+        self._waiting.clear()
         try:
             text = self._get(self._target)
         except OSError:
-            if ready := self._steps.finish():
+            if ready := before + self._steps.finish():
                 return self._batch(log, ready, now)
             raise
         self._scrapes += 1
         try:
             exposition = read_exposition(text, self._choice.match)
         except ValueError as error:
-            return Batch((unreadable(self._scrapes, self._scrapes, str(error), text.encode()[:4096]),))
-        ready = self._read(exposition, log, now)
+            bad = unreadable(self._scrapes, self._scrapes, str(error), text.encode()[:4096])
+            batch = self._batch(log, before, now)
+            return batch._replace(parsed=(*batch.parsed, bad))
+        ready = before + self._read(exposition, log, now)
         if last:
             ready += self._steps.finish()
         return self._batch(log, ready, now)._replace(notes=self._notes(exposition))
+
+    def observe(self) -> None:
+        """See `Forgetful`."""
+        now = self._reading.clock()
+        try:
+            exposition = read_exposition(self._get(self._target), self._choice.match)
+        except (OSError, ValueError):  # the next poll meets the same, and tells
+            return
+        self._waiting += self._read(exposition, self._opened(), now)
+        if (over := len(self._waiting) - MAX_WAITING) > 0:
+            del self._waiting[:over]
+            self._dropped += over
 
     def rewind(self) -> None:
         self._again = True
@@ -171,6 +192,9 @@ class Endpoint:
     def _notes(self, exposition: Exposition) -> tuple[str, ...]:
         """What of the endpoint is not taken, each told once."""
         notes = []
+        if self._dropped:
+            notes.append(f"{self._dropped} steps were seen while nothing could be sent, and are lost: {MAX_WAITING} can wait")
+            self._dropped = 0
         chosen = self._choice.step
         if chosen and chosen not in exposition.values and chosen not in exposition.several:
             notes.append(f"there is no metric {chosen} that could tell the step; see --step-metric")

@@ -15,7 +15,7 @@ import msgspec
 from tocsin import wire
 from tocsin.formats import Parsed, UnknownFormat
 from tocsin.ship.bookmarks import Bookmark
-from tocsin.ship.source import Followed, Reading
+from tocsin.ship.source import Followed, Forgetful, Reading
 from tocsin.transports import Message, Transport
 from tocsin.wire import RunRecord, StepRecord
 
@@ -92,6 +92,9 @@ class Shipper:
     def poll_once(self, last: bool = False) -> bool:
         """One look at every log. True when there is more to do at once. `last`: the logs will not grow any more."""
         if self._sent and not self._confirm():
+            for log in self._logs:
+                if not log.over and isinstance(log.follower, Forgetful):
+                    log.follower.observe()
             return self._read_again(last)
         more = False
         for log in self._logs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tocsin.formats import Clock, Parsed
 from tocsin.ship.bookmarks import Bookmark, Bookmarks
@@ -38,6 +38,14 @@ class Source(Protocol):
         """Where it stands, in a few words."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """A source that cannot be read later: it is looked at also while nothing can be sent."""
+
+    def observe(self) -> None:
+        """Look, and keep what is new for the next poll, in bounded memory. Raises nothing."""
 
 
 class Followed(Source, Protocol):
