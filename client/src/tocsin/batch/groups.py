@@ -26,7 +26,7 @@ _REWARD_GROUP_METRICS: Final = (
 
 
 class GroupTable(NamedTuple):
-    """One row per group, in order of appearance. P >= 1 unless there is no response."""
+    """One row per group, in order of appearance."""
 
     group: Vector
     """[S], whole numbers: the group of each response."""
@@ -49,13 +49,9 @@ def group_table(samples: Samples) -> GroupTable:
     """The table of a batch with rewards and prompts. Raises ValueError without them."""
     if samples.rewards is None or samples.group is None:
         raise ValueError("a group table needs rewards and prompts")
-    group, count = samples.group, len(samples.prompt_ids)
-    sizes = np.bincount(group, minlength=count)
+    group, sizes = samples.group, _sizes(samples)
     order = np.argsort(group, kind="stable")
     rewards, starts = samples.rewards[order], np.cumsum(sizes) - sizes
-    if count == 0:
-        none = np.zeros(0)
-        return GroupTable(group, sizes, none, none, none, none, none.astype(bool))
     lowest, highest = np.minimum.reduceat(rewards, starts), np.maximum.reduceat(rewards, starts)
     equal = (lowest == highest) & np.isfinite(lowest)
     mean = np.where(equal, lowest, np.add.reduceat(rewards, starts) / sizes)
