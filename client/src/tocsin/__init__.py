@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tocsin.control import StopRequest
-    from tocsin.reporter import Counters, Reporter
+    from tocsin.counters import Counters
+    from tocsin.reporter import Reporter
     from tocsin.transports import from_url
     from tocsin.wire import EndRecord, Groups, Rollout, RunRecord, StepRecord
 
@@ -35,7 +36,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _WHERE: Final = {
-    "Counters": "tocsin.reporter",
+    "Counters": "tocsin.counters",
     "EndRecord": "tocsin.wire",
     "Groups": "tocsin.wire",
     "Reporter": "tocsin.reporter",

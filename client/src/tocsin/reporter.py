@@ -18,14 +18,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tocsin import control, environment, wire
 from tocsin.build import Pending, build, step_number
 from tocsin.control import StopRequest
+from tocsin.counters import Counters, together
 from tocsin.rollout_log.columns import take as take_columns
 from tocsin.rollout_log.held import Held, Row
-from tocsin.rollout_log.writer import DISK_BYTES, RolloutCounts, RolloutLog
+from tocsin.rollout_log.writer import DISK_BYTES, RolloutLog
 from tocsin.sender import QUEUE_BYTES, QUEUE_ITEMS, Sender
 from tocsin.snapshot import VALUE_BYTES, take, take_extras
 from tocsin.transports import Message, Transport
@@ -37,27 +38,6 @@ ON_STOP: Final = ("ignore", "pause", "checkpoint_and_stop")
 
 _STEP_BYTES: Final = 400
 """Estimate of what a queued step holds in memory beside its metrics."""
-
-
-class Counters(NamedTuple):
-    """What became of the records so far. For people and tests; take it as a snapshot."""
-
-    logged: int
-    """Calls of `log` that handed over a record."""
-    sent: int
-    """Records confirmed by the broker, or written to the spool."""
-    waiting: int
-    """Records queued or in the fallback folder."""
-    spooled: int
-    """Records that went through the fallback folder because Kafka was away."""
-    dropped: Mapping[str, int]
-    """Records lost, by reason: queue_full, bad_record, memory_full, spool_full, refused, closed."""
-    bad_values: Mapping[str, int]
-    """Parts left out of records, by reason: bad_value, bad_name, too_many, sharded_tensor, bad_groups, rollouts_cut ..."""
-    errors: int
-    """Failed attempts to connect, write or read; each was or will be tried again."""
-    rollouts: RolloutCounts = RolloutCounts()
-    """What became of the steps of `log_rollouts`."""
 
 
 class Reporter:
@@ -319,8 +299,8 @@ class Reporter:
             sent=counts.delivered,
             waiting=len(sender) + counts.waiting,
             spooled=counts.spooled,
-            dropped=dict(sender.dropped + Counter(counts.dropped)),
-            bad_values=dict(self._bad + self._rollouts.bad + Counter(rollouts_unmatched=self._held.unmatched)),
+            dropped=together(sender.dropped, counts.dropped),
+            bad_values=together(self._bad, self._rollouts.bad, {"rollouts_unmatched": self._held.unmatched}),
             errors=sender.errors + counts.errors,
             rollouts=self._rollouts.counts(),
         )
