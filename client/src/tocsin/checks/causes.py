@@ -7,6 +7,7 @@ hypothesis explains the gap, the second list says where the gap sits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -154,7 +155,8 @@ def _temperature(case: Case) -> Hint | None:
         return None
     on_a, on_c = float(np.corrcoef(log_ratio, a)[0, 1]), float(np.corrcoef(log_ratio, c)[0, 1])
     slope = float(np.std(c)) / float(np.std(a))
-    if on_a * on_c < 0 or min(abs(on_a), abs(on_c)) < CORRELATED or abs(slope - 1) < SLOPE:
+    enough = max(CORRELATED, 4 / math.sqrt(len(a)))  # four standard errors of a correlation of nothing
+    if on_a * on_c < 0 or min(abs(on_a), abs(on_c)) < enough or abs(slope - 1) < SLOPE:
         return None
     sharper, softer = ("C", "A") if slope > 1 else ("A", "C")
     return Hint(

@@ -9,7 +9,16 @@ from typing import Final
 import numpy as np
 
 from tocsin.checks.case import DISTINCT, HALF, Case
-from tocsin.checks.report import Hint, percent, shown
+from tocsin.checks.report import Hint, counted, listed, percent, shown
+from tocsin.checks.values import Bools, Floats
+
+STANDS_OUT: Final = 3.0
+"""How many times larger the gap of a place must be than that of the rest, in the mean and in the median."""
+
+
+def _stands_out(gap: Floats, here: Bools) -> bool:
+    """Whether the gap is larger in general here than elsewhere: a few tokens far out lift a mean, not a median."""
+    return bool(np.count_nonzero(here) > 1 and np.median(gap[here]) > STANDS_OUT * np.median(gap[~here]))
 
 
 def _one_place(case: Case) -> Hint | None:
@@ -21,7 +30,7 @@ def _one_place(case: Case) -> Hint | None:
     ):
         here = place == number
         share, tokens = float(np.sum(gap[here])) / total, float(np.mean(here))
-        if share > HALF and tokens < 0.1 and np.count_nonzero(here) > 1:
+        if share > HALF and tokens < 0.1 and _stands_out(gap, here):
             return Hint(
                 f"{name}_token", f"the {name} tokens, {percent(tokens)} of all, hold {percent(share)} of the gap: {reason}"
             )
@@ -29,36 +38,34 @@ def _one_place(case: Case) -> Hint | None:
 
 
 def _few_rows(case: Case) -> Hint | None:
-    """A quarter of the rows or less holds nearly all of the gap."""
+    """A quarter of the rows or less holds nine tenths of the gap."""
     sums = case.row_sums(case.engines.gap)
     used = np.flatnonzero(case.row_sums(np.ones(len(case.engines.gap))))
-    if len(used) < 4:
+    order = used[np.argsort(-sums[used], kind="stable")]
+    shares = np.cumsum(sums[order]) / np.sum(sums)
+    worst = order[: int(np.argmax(shares >= 0.9)) + 1]
+    if len(worst) > len(used) // 4 or not _stands_out(case.engines.gap, np.isin(case.engines.tokens.row, worst)):
         return None
-    order = used[np.argsort(-sums[used], kind="stable")][: len(used) // 4]
-    share = float(np.sum(sums[order])) / float(np.sum(sums))
-    if share < 0.9:
-        return None
-    worst = ", ".join(str(row) for row in sorted(order[:5].tolist()))
     return Hint(
         "few_rows",
-        f"{len(order):,} of {len(used):,} rows hold {percent(share)} of the gap (among them {worst}): did another replica "
-        "with other weights generate them, or was their text tokenised again?",
+        f"{counted(len(worst), 'row')} of {len(used):,} hold {percent(float(shares[len(worst) - 1]))} of the gap "
+        f"({listed(map(str, sorted(worst.tolist())))}): did another replica with other weights generate them, or was their "
+        "text tokenised again?",
     )
 
 
 def _grows(case: Case) -> Hint | None:
     """The gap grows along the response, its first and last token apart."""
     gap, place = case.engines.gap, case.engines.tokens.place()
-    early, late = place == 1, place == 4
-    if min(np.count_nonzero(early), np.count_nonzero(late)) < DISTINCT:
+    early, late = gap[place == 1], gap[place == 4]
+    if min(len(early), len(late)) < DISTINCT:
         return None
-    start, end = float(np.mean(gap[early])), float(np.mean(gap[late]))
-    if end < 3 * start:
+    if np.mean(late) < STANDS_OUT * np.mean(early) or not np.median(late) > STANDS_OUT * np.median(early):
         return None
     return Hint(
         "grows",
-        f"mean |l| grows from {shown(start)} in the first quarter to {shown(end)} in the last: positions (RoPE scaling) or "
-        "the precision of the KV cache may differ",
+        f"mean |l| grows from {shown(float(np.mean(early)))} in the first quarter to {shown(float(np.mean(late)))} in the "
+        "last: positions (RoPE scaling) or the precision of the KV cache may differ",
     )
 
 
