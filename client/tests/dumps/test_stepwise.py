@@ -486,6 +486,19 @@ def test_a_step_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     assert isinstance(first, StepRecord) and first.groups is not None and len(first.groups.prompt) == 4
 
 
+def test_a_file_system_that_tells_old_sizes(tmp_path: Path) -> None:
+    """NFS caches attributes for up to a minute; opening a file brings the present ones."""
+    following = Following(tmp_path / "rollouts", tmp_path / "state")
+    following.write(1, rows=5)
+    (old,) = verl_units(following.path)
+    following.write(1)
+    units = [old]
+    following.source = Stepwise(following.path, DUMPS["verl-rollouts"], lambda path, taken: list(units), following.reading)
+    assert following.looks() == []
+    units[:] = verl_units(following.path)
+    assert following.looks() == ["run 1", "1:1"]
+
+
 def test_files_from_before_1970_are_dated_now(verl: Following) -> None:
     os.utime(verl.write(1), ns=(-(10**9), -(10**9)))
     verl.looks()
