@@ -104,8 +104,8 @@ def test_a_budget_of_pairs_drawn_from_all_groups() -> None:
     assert len(seen) == 2, "one pair is drawn, not always the same one"
 
 
-@pytest.mark.parametrize("budget", [0, -5])
-def test_a_budget_that_cannot_be_meant_is_one_pair(budget: int) -> None:
+@pytest.mark.parametrize("budget", [0, -5, 1.5])
+def test_a_budget_that_cannot_be_meant_is_one_pair(budget: Any) -> None:
     assert number(measured(Settings(edit_pairs=budget), responses=["a", "b"], prompts=[1, 1]), EDIT) == 1.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,16 @@ def test_where_the_files_are(
     assert [path.name for path in tmp_path.iterdir() if path.name != "later"] == ([folder] if folder else [])
     if folder:
         assert Path(steps(transport)[0].rollout_log).parent == tmp_path / folder / "run-1"
+
+
+def test_a_folder_whose_name_is_no_text(transport: MemoryTransport, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are file names; in a record they would be no JSON."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    with make(transport, folder) as reporter:
+        reporter.log_rollouts(1, responses=["a"])
+    assert [row["response"] for row in rows(folder)] == ["a"]
+    (record,) = steps(transport)
+    assert "/caf\ufffd/run-1/" in record.rollout_log
 
 
 def test_a_folder_that_cannot_be_meant(transport: MemoryTransport) -> None:

@@ -55,7 +55,7 @@ def edit_distance(checked: Checked, settings: Settings) -> Found:
     if responses is None or group is None:
         return Found(skipped={"edit_distance": "needs prompts, and responses or token_ids"})
     distances = []
-    for left, right in _pairs(group, max(1, settings.edit_pairs), settings.seed):
+    for left, right in _pairs(group, max(1, int(settings.edit_pairs)), settings.seed):
         one, other = (item if isinstance(item, str) else item.tolist() for item in (responses[left], responses[right]))
         distances.append(Levenshtein.normalized_distance(one[:EDIT_UNITS], other[:EDIT_UNITS]))
     return Found({"response_edit_distance_median": median(distances) if distances else None})

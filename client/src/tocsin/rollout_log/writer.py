@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tocsin import wire
+from tocsin.build import clean
 from tocsin.handoff import Handoff
 from tocsin.rollout_log.columns import Columns, as_text, entries, flag, number
 from tocsin.rollout_log.files import FileWriter, StepTooLarge, file_name, folder_name
@@ -140,7 +141,7 @@ class RolloutLog:
         """Queue a step. Returns what goes into its record."""
         with self._lock:
             path = self._file_of(columns) if self.folder is not None and not self._closing else None
-            sample = Sample(columns, "" if path is None else str(path))
+            sample = Sample(columns, "" if path is None else clean(str(path)))
             if self._closing:
                 self._lose("closed")
             elif lost := self._queue.put(_Item(columns, sample, path), columns.size):
