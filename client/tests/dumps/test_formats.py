@@ -401,3 +401,15 @@ def test_whatever_a_row_holds_it_is_a_sample_or_a_bad_row(data: st.DataObject, n
             assert parsed.record is not None
             decoded = wire.decode(wire.encode(parsed.record)).record
             assert type(decoded) is type(parsed.record)
+
+
+@pytest.mark.parametrize("name", ["nemo-samples", "areal-trajectories"])
+def test_truncation_is_told_by_the_configured_limit(name: str, tmp_path: Path) -> None:
+    limit = max(sample.length for sample in MADE)
+    rows: Sequence[Mapping[str, Any]] = dumps.nemo_rows(MADE)
+    if name == "areal-trajectories":
+        dumps.write_areal(tmp_path, 3, MADE)
+        rows = [json.loads(line) for file in sorted((tmp_path / "3").iterdir()) for line in file.read_text().splitlines()]
+    assert "truncated_ratio" not in told(name, rows).metrics
+    share = sum(sample.length == limit for sample in MADE) / len(MADE)
+    holds(told(name, rows, {"max_response_length": limit}), {"truncated_ratio": share})
