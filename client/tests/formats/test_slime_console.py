@@ -134,6 +134,27 @@ def test_a_restart_from_a_checkpoint() -> None:
     assert [(record.attempt, record.step) for record in steps(*before, *quiet)][-6:] == [(2, number) for number in range(6, 12)]
 
 
+@pytest.mark.parametrize("per_rollout", [1, 2, 16])
+def test_the_critics_steps_join_the_actors(per_rollout: int) -> None:
+    """PPO: the critic does its steps of a rollout before the actor; that is no restart."""
+    lines = []
+    for rollout in range(3):
+        numbers = range(rollout * per_rollout, (rollout + 1) * per_rollout)
+        critic = [f"critic-step {n}: {{'train/critic-grad_norm': {n}.25, 'train/step': {n}}}" for n in numbers]
+        lines += [generated(rollout), *critic, to_train(rollout), *map(step, numbers), trained(rollout)]
+    found = steps(*lines)
+    assert [(record.attempt, record.step) for record in found] == [(1, number) for number in range(3 * per_rollout)]
+    assert [record.metrics["train/critic-grad_norm"] for record in found] == [n + 0.25 for n in range(3 * per_rollout)]
+    assert [record.metrics["train/grad_norm"] for record in found] == [n + 0.5 for n in range(3 * per_rollout)]
+
+
+def test_a_critic_that_warms_up_alone() -> None:
+    critic = [f"critic-step {n}: {{'train/critic-grad_norm': {n}.25}}" for n in range(13)]
+    found = steps(*critic, step(12), step(13))
+    assert [(record.attempt, record.step) for record in found] == [(1, number) for number in range(14)]
+    assert found[12].metrics.keys() >= {"train/critic-grad_norm", "train/grad_norm"}
+
+
 def test_an_evaluation_before_training() -> None:
     first, *_ = steps("eval 0: {'eval/gsm8k': 0.25}", *lines_of(range(1), 1)[:-1])
     assert (first.step, first.metrics["eval/gsm8k"], first.metrics["train/grad_norm"]) == (0, 0.25, 0.5)

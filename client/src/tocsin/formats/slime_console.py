@@ -4,8 +4,8 @@ A record is a training step, so the dicts of a rollout go to one of its training
 has the steps rN to rN + N - 1, and its dicts go to the one that was done last, or to rN before the first. N is learnt:
 after the training of rollout r slime prints its times, and the step before them is rN + N - 1. Until N is known (in a log
 that begins after rollout 0), dicts of a rollout wait for its training. So do those of a rollout that is generated while the
-one before it is still being trained: the steps of a run do not leap back. The dicts of one training step are joined (see
-`merge`).
+one before it is still being trained, and those of a critic (`critic-step 5: {...}`) that is ahead of the actor: the steps
+of a run do not leap back. The dicts of one training step are joined (see `merge`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, unreadable
 from tocsin.formats.console_dict import found_in
 from tocsin.formats.merge import Merger, Steps, kept, restored
 
-_DICT: Final = re.compile(r"\b(step|rollout|perf|eval|passrate|multi_turn) (\d{1,18}): (?=\{)")
+_DICT: Final = re.compile(r"(?<![\w-])((?:critic-)?step|rollout|perf|eval|passrate|multi_turn) (\d{1,18}): (?=\{)")
 _BEGINNINGS: Final = ("train/", "rollout/", "perf/", "eval/", "passrate/", "multi_turn/", "response_len/")
 _GENERATED: Final = frozenset({"perf/rollout_time"})
 """Keys of the dict that the process which generates prints when a rollout is ready."""
@@ -36,9 +36,11 @@ MAX_WAITING: Final = 64
 
 
 class _Row(NamedTuple):
-    """A dict of a rollout."""
+    """A dict that may have to wait for its training step."""
 
-    rollout: int
+    number: int
+    """Of the rollout; of the training step for the critic's."""
+    critic: bool
     metrics: dict[str, Any]
     offset: int
     next_offset: int
@@ -58,8 +60,8 @@ class SlimeParser:
         self._begun: int | None = state["begun"] if state else None
         """The rollout whose training begins with the next step."""
         self._waiting: list[_Row] = []
-        for rollout, metrics, offset, next_offset in state["waiting"] if state else []:
-            self._waiting.append(_Row(rollout, restored(metrics), offset, next_offset))
+        for number, critic, metrics, offset, next_offset in state["waiting"] if state else []:
+            self._waiting.append(_Row(number, critic, restored(metrics), offset, next_offset))
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The records that one line completes; noise is nothing, a dict that breaks off is an unreadable place."""
@@ -76,37 +78,45 @@ class SlimeParser:
             elif found.word == "step":
                 out += self._step(found.number, found.metrics, offset, next_offset)
             else:
-                out += self._rollout(_Row(found.number, found.metrics, offset, next_offset))
+                out += self._other(_Row(found.number, found.word == "critic-step", found.metrics, offset, next_offset))
         return out
 
     def _step(self, step: int, metrics: dict[str, Any], offset: int, next_offset: int) -> list[Parsed]:
         out = self._restart() if self._trained is not None and step <= self._trained else []
         if self._begun and step and step % self._begun == 0:
             self._per_rollout = step // self._begun
+        for row in [row for row in self._waiting if row.critic and row.number < step]:  # the actor has left these out
+            self._waiting.remove(row)
+            out += self._add(row)
         self._begun, self._trained = None, step
         out += self._merger.add(step, metrics, offset=offset, next_offset=next_offset, steps=Steps.RISE)
         return out + self._release()
 
-    def _rollout(self, row: _Row) -> list[Parsed]:
-        out: list[Parsed] = []
-        for stage, keys in _STAGES.items():
-            if keys.isdisjoint(row.metrics):
-                continue
-            if row.rollout <= self._newest.get(stage, -1):
-                out += self._restart()
-            self._newest[stage] = row.rollout
-            self._learn(stage, row.rollout)
-        # With --wandb-always-use-train-step, and printed by some custom log functions only.
-        told = row.metrics.get(_ROLLOUT_STEP)
-        if isinstance(told, float) and row.rollout and told > row.rollout and told % row.rollout == 0:
-            self._per_rollout = int(told) // row.rollout
-        if self._place(row.rollout) is None:
+    def _other(self, row: _Row) -> list[Parsed]:
+        out = [] if row.critic else self._rollout(row)
+        if self._place(row) is None:
             self._waiting.append(row)
         else:
             out += self._add(row)
         out += self._release()
         while len(self._waiting) > MAX_WAITING:
             out += self._add(self._waiting.pop(0))
+        return out
+
+    def _rollout(self, row: _Row) -> list[Parsed]:
+        """Take what a rollout's dict tells of the clocks; what it completes is a restart's."""
+        out: list[Parsed] = []
+        for stage, keys in _STAGES.items():
+            if keys.isdisjoint(row.metrics):
+                continue
+            if row.number <= self._newest.get(stage, -1):
+                out += self._restart()
+            self._newest[stage] = row.number
+            self._learn(stage, row.number)
+        # With --wandb-always-use-train-step, and printed by some custom log functions only.
+        told = row.metrics.get(_ROLLOUT_STEP)
+        if isinstance(told, float) and row.number and told > row.number and told % row.number == 0:
+            self._per_rollout = int(told) // row.number
         return out
 
     def _learn(self, stage: str, rollout: int) -> None:
@@ -118,15 +128,17 @@ class SlimeParser:
             if not rest:
                 self._per_rollout = steps
 
-    def _place(self, rollout: int) -> int | None:
-        """The training step that a dict of a rollout goes to; None while it cannot be told, or must wait."""
-        if self._per_rollout is None and rollout:
+    def _place(self, row: _Row) -> int | None:
+        """The training step that a dict goes to; None while it cannot be told, or must wait."""
+        if row.critic:
+            return row.number if self._trained is not None and row.number <= self._trained else None
+        if self._per_rollout is None and row.number:
             return None
         count = self._per_rollout or 1
-        first = rollout * count
+        first = row.number * count
         if self._trained is None:
             return first
-        before_is_done = self._newest.get("done", -1) >= rollout - 1
+        before_is_done = self._newest.get("done", -1) >= row.number - 1
         if first > self._trained + before_is_done:
             return None
         return min(max(self._trained, first), first + count - 1)
@@ -135,18 +147,19 @@ class SlimeParser:
         out: list[Parsed] = []
         waiting, self._waiting = self._waiting, []
         for row in waiting:
-            if self._place(row.rollout) is None:
+            if self._place(row) is None:
                 self._waiting.append(row)
             else:
                 out += self._add(row)
         return out
 
     def _add(self, row: _Row) -> list[Parsed]:
-        step = self._place(row.rollout)
-        if step is None and self._per_rollout is not None:
-            step = row.rollout * self._per_rollout
-        elif step is None:
-            step = row.rollout if self._trained is None else self._trained
+        step = self._place(row)
+        if step is None and row.critic:
+            step = row.number
+        elif step is None:  # it waits no longer: where it belongs, but no further ahead than the next step
+            step = row.number * (self._per_rollout or 1)
+            step = step if self._trained is None else min(step, self._trained + 1)
         return self._merger.add(step, row.metrics, offset=row.offset, next_offset=row.next_offset)
 
     def _restart(self) -> list[Parsed]:
@@ -184,7 +197,7 @@ class SlimeParser:
         return {
             "log": self._merger.log.state(),
             "merger": merger,
-            "waiting": [[row.rollout, kept(row.metrics), row.offset, row.next_offset] for row in self._waiting],
+            "waiting": [[row.number, row.critic, kept(row.metrics), row.offset, row.next_offset] for row in self._waiting],
             "per_rollout": self._per_rollout,
             "trained": self._trained,
             "newest": dict(self._newest),
