@@ -60,13 +60,13 @@ def _tensorboard_x(folder: Path) -> Any:
 @pytest.mark.parametrize(
     ("sample", "writer"),
     [
-        ("openrlhf-tensorboard.rows.json", _torch),
-        ("nemo_rl-tensorboard.rows.json", _torch),
-        ("areal-tensorboard.rows.json", _tensorboard_x),
-        ("trl-trackers.rows.json", _torch),
-        ("verl-file.jsonl", _torch),
-        ("verl-bypass.jsonl", _torch),
-        ("roll-state.json", _torch),
+        ("openrlhf.tensorboard.rows.json", _torch),
+        ("nemo_rl.tensorboard.rows.json", _torch),
+        ("areal.tensorboard.rows.json", _tensorboard_x),
+        ("trl.trackers.rows.json", _torch),
+        ("verl.file.jsonl", _torch),
+        ("verl.bypass.jsonl", _torch),
+        ("roll.state.json", _torch),
     ],
 )
 def test_event_files(sample: str, writer: Callable[[Path], Any], tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_three_clocks_of_slime_are_one_record_per_training_step(tmp_path: Pa
 # --- whose names they are --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sample", [sample for sample in reading.names() if not sample.startswith(("unsloth", "ms_swift-meg"))])
+@pytest.mark.parametrize("sample", [sample for sample in reading.names() if not sample.startswith(("unsloth", "ms_swift.meg"))])
 def test_whose_names_they_are_is_told_from_the_names(sample: str) -> None:
     """Unsloth's are TRL's; Megatron's ms-swift says who it is by its step key, which is no metric."""
     records = [record for record in reading.sent(sample).records if isinstance(record, StepRecord)]
@@ -148,7 +148,7 @@ def scraped(gauges: dict[str, float], tmp_path: Path, **labels: str) -> list[Rec
 
 
 def test_verl_through_rl_insight(tmp_path: Path) -> None:
-    sample = "verl-rl_insight.rows.json"
+    sample = "verl.rl_insight.rows.json"
     (step,) = reading.table(sample).steps
     metrics = reading.sent(sample).metrics(step)
     gauges = {

@@ -33,7 +33,7 @@ class Ship:
 
     def __init__(self, path: Path, state: Path, format: str = "auto", *, from_end: bool = False) -> None:
         self.path, self.state, self.format, self.from_end = path, state, format, from_end
-        self.now = 1790000000.0
+        self.now = 100.0
         self.transport = MemoryTransport()
         self.said: list[str] = []
         self.follower, self.shipper = self._made()
@@ -198,6 +198,14 @@ def test_an_event_waits_for_older_ones_of_another_writer(ship: Ship) -> None:
         (1, 0, {"train/pg_loss": 1.0, "rollout/raw_reward": 0.5}),
         (1, 1, {"train/pg_loss": 2.0, "rollout/raw_reward": 0.75}),
     ]
+
+
+def test_a_backlog_waits_for_nobody(ship: Ship) -> None:
+    """What is older than a writer holds back is in no doubt, however much of it there is."""
+    ship.now = 100_000.0
+    append(ship.path / "events.out.tfevents.1.h.2.0", events.begin(1.0))
+    append(ship.path / NAME, events.whole(rows(*range(3000)), 1.0))
+    assert len(steps(ship.poll())) == 2999
 
 
 def test_a_folder_per_start_that_appears_later(ship: Ship) -> None:

@@ -22,6 +22,8 @@ AHEAD: Final = 2_000
 """Events of one file that are read ahead."""
 QUIET_SECONDS: Final = 600.0
 """A file that has not grown for so long is not waited for."""
+HELD_BACK_SECONDS: Final = 180.0
+"""No writer holds events back for so long (tensorboardX: two minutes): an older event has no older ones to wait for."""
 _BEGINNING: Final = 64
 
 
@@ -159,9 +161,11 @@ class EventFolder:
                 behind = behind or now - file.changed < QUIET_SECONDS
             elif first is None or _order(file) < _order(first):
                 first = file
-        if first is None or (behind and not last and now - first.seen < wait):
+        if first is None:
             return None
         began = _time(first.ahead)
+        if behind and not last and now - first.seen < wait and now - began < HELD_BACK_SECONDS:
+            return None
         taken = first.ahead.popleft()
         if taken.event is not None and taken.event.begins:
             taken = taken._replace(event=taken.event._replace(time=began))
