@@ -10,6 +10,7 @@ from pathlib import Path
 from tocsin.formats import Parsed
 from tocsin.ship.bookmarks import Bookmarks
 from tocsin.ship.document import REMEMBERED, Document, newest
+from tocsin.ship.follow import Follower
 from tocsin.ship.source import Reading
 from tocsin.wire import EndRecord, RunRecord, StepRecord
 
@@ -184,3 +185,33 @@ def test_rewind_reads_again_from_the_bookmark(tmp_path: Path) -> None:
     assert [short(parsed) for parsed in follow.document.poll(False).parsed] == ["1:20"]
     follow.document.rewind()
     assert follow.poll() == ["1:20"]
+
+
+def test_the_newest_state_of_rolls_output_folder(tmp_path: Path) -> None:
+    """Told from the folder alone; a checkpoint that is being written is waited for; training that goes back is an attempt."""
+    folder = tmp_path / "output"
+    folder.mkdir()
+
+    def states(step: int) -> Path:
+        return folder / "pipeline" / f"checkpoint-{step}" / "pipeline" / "worker_state_pipeline.json"
+
+    def history(*steps: int, value: float = 0.5) -> list[Row]:
+        return [{"actor_train/grad_norm@mean": value, "system/step": step} for step in steps]
+
+    writer = Follow(folder, tmp_path / "s")
+    reading = Reading(to="x", run="r", bookmarks=Bookmarks(tmp_path / "s"), key="k", clock=lambda: 5.0)
+    follower = Follower(folder, "auto", reading)
+    assert follower.poll(last=False).parsed == ()
+    writer.save(history(0, 1, 2), states(2), step=2)
+    assert [short(parsed) for parsed in follower.poll(last=False).parsed] == ["run 1", "1:0", "1:1", "1:2"]
+    assert follower.format == "roll-state"
+    writer.save(history(0, 1, 2, 3, 4), states(4), step=4)
+    states(4).write_text(states(4).read_text()[:-9])
+    assert follower.poll(last=False).parsed == ()
+    writer.save(history(0, 1, 2, 3, 4), states(4), step=4)
+    places = follower.poll(last=False).parsed
+    assert [short(parsed) for parsed in places] == ["1:3", "1:4"]
+    assert [parsed.record.names for parsed in places if isinstance(parsed.record, StepRecord)] == ["roll", "roll"]
+    writer.save([*history(0, 1, 2), *history(3, 4, 5, 6, value=0.75)], states(6), step=6)
+    assert [short(parsed) for parsed in follower.poll(last=False).parsed] == ["run 2", "2:3", "2:4", "2:5", "2:6"]
+    follower.close()
