@@ -74,7 +74,9 @@ def test_a_half_written_state_is_not_guessed(tmp_path: Path) -> None:
 
 
 def test_every_format_has_an_example() -> None:
-    assert set(BEGINNINGS) == {name for name, format in FORMATS.items() if format.read is None}  # TensorBoard: test_event_records
+    assert set(BEGINNINGS) == {
+        name for name, format in FORMATS.items() if format.read is None
+    }  # TensorBoard: test_event_records
 
 
 @pytest.mark.parametrize(
