@@ -9,6 +9,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.kit.services import until
 from tocsin.rollout_log import read_rollouts
 from tocsin.rollout_log.files import log_files
@@ -143,14 +145,20 @@ def test_tensors(tmp_path: Path) -> None:
     assert second["reward"] != second["reward"]
 
 
-def test_a_signal_handler_that_interrupts_the_first_call_starts_no_second_thread(tmp_path: Path) -> None:
-    """Two threads on one file lose steps. The handler comes at every line of the first call in turn."""
+@pytest.mark.parametrize("before", [0, 4])
+def test_a_signal_handler_may_come_at_any_line_of_a_call(before: int, tmp_path: Path) -> None:
+    """At every second line in turn: one thread is started and not two, and nothing is lost, also of samples that wait."""
     run(
-        """
+        f"""
         import sys, threading, tocsin
+        from tocsin.transports.memory import MemoryTransport
+        before = {before}
         lines = wanted = total = 0
         while wanted <= total:
-            reporter = tocsin.Reporter("r")
+            transport = MemoryTransport()
+            reporter = tocsin.Reporter("r", transport=transport)
+            for step in range(before):
+                reporter.log_rollouts(step, responses=["loop"])
             lines = 0
             def tracer(frame, event, argument):
                 global lines
@@ -159,19 +167,24 @@ def test_a_signal_handler_that_interrupts_the_first_call_starts_no_second_thread
                     if lines == wanted:
                         sys.settrace(None)
                         frame.f_trace = None
-                        reporter.log_rollouts(1, responses=["handler"])
-                        reporter.log(1, {"x": 1.0})
+                        reporter.log_rollouts(100, responses=["handler"])
+                        reporter.log_rollouts(101, responses=["handler"])
+                        reporter.log(100, {{"x": 1.0}})
                 return tracer
             sys.settrace(tracer)
-            reporter.log_rollouts(0, responses=["loop"])
-            reporter.log(0, {"x": 1.0})
+            reporter.log_rollouts(before, responses=["loop"])
+            reporter.log(before, {{"x": 1.0}})
             sys.settrace(None)
             total = total or lines
             names = [thread.name for thread in threading.enumerate() if thread.name.startswith("tocsin")]
             assert sorted(names) == ["tocsin-rollouts", "tocsin-sender"], (wanted, names)
             reporter.close(30)
             counters = reporter.counters
-            assert counters.rollouts.written == (2 if wanted else 1), (wanted, counters)
+            assert counters.rollouts.written == before + (3 if wanted else 1), (wanted, counters)
+            assert counters.dropped == {{}}, (wanted, counters)
+            assert counters.sent >= counters.logged + 1, (wanted, counters)  # a second run record says nothing new
+            logged = [record.step for record in transport.records if getattr(record, "metrics", None)]
+            assert sorted(logged) == ([before, 100] if wanted else [before]), (wanted, logged)
             wanted += 2
         assert total > 200, total
         """,
