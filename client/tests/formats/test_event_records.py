@@ -90,7 +90,7 @@ def test_hyperparameters_and_groups_of_scalars(make: Callable[[Path], Any], tmp_
     writer.close()
     opening, *_ = [place.record for place in read_records(tmp_path / "run")]
     assert isinstance(opening, RunRecord)
-    assert opening.config == {"lr": 0.5, "grpo.num_generations_per_prompt": 8, "model": "m"}
+    assert opening.config == {"lr": 0.5, "grpo.num_generations_per_prompt": 8, "group_size": 8, "model": "m"}
     assert metrics(tmp_path / "run") == [
         (1, 3, {"train/gen_kl_error": 0.25, "train/reward/math": 0.5, "train/reward/code": 0.75})
     ]

@@ -33,7 +33,7 @@ LOOKED_FOR: Final = (
     "other JSON lines with a step, a CSV header with a step column, "
     "trainer_state.json (\"log_history\"), TRL console rows ({'loss': ..., 'grad_norm': ...}), "
     "verl console rows (step:12 - key:value - ...), OpenRLHF's (Global step 12: {...}), slime's (step 5: {...}), "
-    "AReaL's (Train step 3/1000 done.), ROLL's (metrics_tag: {...})"
+    "AReaL's (Train step 3/1000 done.), ROLL's (metrics_tag: {...}), event files of TensorBoard"
 )
 
 

@@ -15,6 +15,7 @@ from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, placed, un
 from tocsin.formats.event_folder import EventFolder, Taken
 from tocsin.formats.event_proto import decoder
 from tocsin.formats.event_rows import LATE_STEPS, EventRows, Values
+from tocsin.formats.settings import with_canonical_names
 
 NAME: Final = "tensorboard"
 
@@ -34,7 +35,7 @@ def take(rows: EventRows, taken: Taken, offset: int, next_offset: int) -> list[P
     if event.begins:
         rows.begins(taken.writer, event.time)
     if event.settings:
-        rows.settings(event.settings)
+        rows.settings(with_canonical_names(event.settings))
     if not event.scalars:
         return []
     records, error = rows.take(Values(taken.writer, event.time, event.step, dict(event.scalars)))
