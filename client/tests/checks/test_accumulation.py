@@ -156,6 +156,24 @@ def test_a_gradient_of_zeros_tests_nothing(g1: list[float], g2: list[float], who
     assert report.numbers["cosine"] is None
 
 
+def test_a_tensor_that_no_gradient_reaches_on_one_side() -> None:
+    g1 = {"large": np.full(100, 5.0), "small": np.full(3, 0.001), "dead": np.zeros(3)}
+    report = accumulation(g1, g1 | {"small": np.zeros(3)})
+    assert report.failures == ("1 tensor without any gradient on one side only: small",)
+    assert accumulation(g1, g1).passed, "frozen on both sides"
+
+
+def test_a_small_tensor_that_points_elsewhere_is_noted() -> None:
+    g1 = {"large": np.full(100, 5.0), "small": np.array([0.001, 0.0])}
+    report = accumulation(g1, g1 | {"small": np.array([0.0, 0.001])})
+    assert report.passed
+    assert report.warnings == ("the whole agrees, but 1 small tensor not: cosine below 0.9 in small",)
+
+
+def test_nothing_finite_is_not_called_zero() -> None:
+    assert accumulation([np.nan], [1.0]).failures == ("1 of 1 elements are NaN or infinite on either side",)
+
+
 def test_elements_that_are_not_finite_are_counted_and_left_out() -> None:
     g1, g2 = np.ones(10), np.ones(10)
     g1[2], g2[5], g2[2] = np.nan, -np.inf, np.nan

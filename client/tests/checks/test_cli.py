@@ -208,6 +208,7 @@ def test_weights_and_digests(tmp_path: Path) -> None:
         (tmp_path / name).write_text(run("digests", *argv).out)
     assert run("weights", tmp_path / "trainer.json", tmp_path / "engine.json", "--rename", "module.=").status == 0
     assert run("weights", tmp_path / "trainer.json", other, *narrow).status == 0
+    assert json.loads(run("digests", other, "--ignore", "layer0.*", "--ignore", "layer2.*").out).keys() == {"layer1.weight"}
     part = json.loads((tmp_path / "engine.json").read_text())
     del part["layer1.weight"]
     (tmp_path / "part.json").write_text(json.dumps(part))

@@ -86,6 +86,11 @@ def test_a_digest_changes_with_each_value_and_with_nothing_else(values: Array, d
         assert (digest(values) == digest(other)) == same
 
 
+def test_names_may_be_left_out() -> None:
+    state = {"layers.0.weight": [1.0], "layers.0._extra_state": None, "layers.1._extra_state": b""}
+    assert list(digests(state, ignore=["*._extra_state"])) == ["layers.0.weight"]
+
+
 def test_what_has_no_digest_is_refused_with_its_name() -> None:
     for bad in ("text", {"a": 1}, np.array([1 + 2j]), [object()]):
         with pytest.raises(CheckInputError, match=r"^bad: "):

@@ -20,6 +20,8 @@ from tocsin.checks.values import CheckInputError
 MIN_COSINE: Final = 0.999
 MAX_NORM_DIFFERENCE: Final = 0.01
 """bfloat16 activations and another order of reduction need some of it."""
+LAYER_COSINE: Final = 0.9
+"""A tensor below this is looked at although it is too small to turn the whole."""
 FLOAT32_DIFFERENCE: Final = 0.001
 """|g2 - g1| / |g1| in float32 on one device stays below this; one missing micro-batch of many may be little above it."""
 FACTOR_TOLERANCE: Final = 0.01
@@ -49,8 +51,8 @@ def accumulation(
     vector_difference = |g2 - g1| / |g1|; factor (the whole number or inverse that the ratio is, else None); elements,
     nonfinite.
     Fails for a cosine below `min_cosine`, a norm difference above `max_norm_difference`, non-finite or missing gradients, and
-    when a gradient is zero; notes a vector difference above 0.001. Raises CheckInputError for shapes that differ and for counts
-    below 1.
+    when a gradient, or a tensor on one side only, is zero; notes a vector difference above 0.001, and small tensors that point
+    elsewhere. Raises CheckInputError for shapes that differ and for counts below 1.
     """
     for name, count in (("world_size", world_size), ("steps", steps)):
         if count < 1:
@@ -67,6 +69,9 @@ def accumulation(
     factor = whole_factor(total.ratio, world_size, steps)
     numbers = _numbers(total, factor)
     failures = _failures(numbers, min_cosine, max_norm_difference)
+    one_sided = [name for name, sums in layers.items() if not sums.nonfinite and (sums.first > 0) != (sums.second > 0)]
+    if one_sided and total.cosine is not None:
+        failures.append(f"{counted(len(one_sided), 'tensor')} without any gradient on one side only: {listed(one_sided)}")
     failures += [
         f"{counted(len(names), 'tensor')} {kind.replace('_', ' ')}: {listed(names)}" for kind, names in only.items() if names
     ]
@@ -77,7 +82,7 @@ def accumulation(
         check="accumulation",
         numbers=numbers,
         failures=tuple(failures),
-        warnings=() if failures else tuple(_warnings(numbers)),
+        warnings=() if failures else tuple(_warnings(numbers, layers)),
         hints=tuple(_hints(total, layers, factor, world_size, steps, min_cosine, max_norm_difference)),
         names={kind: names for kind, names in only.items() if names},
         tables=tables,
@@ -127,11 +132,11 @@ def _failures(numbers: dict[str, Number], min_cosine: float, max_norm_difference
             f"{shown(numbers['nonfinite'])} of {shown(numbers['elements'])} elements are NaN or infinite on either side"
         )
     zero = [name for name, norm in (("g1", numbers["norm_1"]), ("g2", numbers["norm_2"])) if norm == 0]
-    if zero:
+    if zero and numbers["nonfinite"] != numbers["elements"]:
         found.append(
             f"{' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} zero everywhere: no gradient reaches these parameters"
         )
-    elif numbers["norm_ratio"] is None:
+    elif not zero and numbers["norm_ratio"] is None:
         norms = f"{shown(numbers['norm_1'])} and {shown(numbers['norm_2'])}"
         found.append(f"the norms are beyond float64 ({norms}), nothing was compared")
     cosine, difference = numbers["cosine"], numbers["norm_difference"]
@@ -145,7 +150,13 @@ def _failures(numbers: dict[str, Number], min_cosine: float, max_norm_difference
     return found
 
 
-def _warnings(numbers: dict[str, Number]) -> Iterator[str]:
+def _warnings(numbers: dict[str, Number], layers: Mapping[str, Sums]) -> Iterator[str]:
+    elsewhere = [name for name, sums in layers.items() if (cosine := sums.cosine) is not None and cosine < LAYER_COSINE]
+    if elsewhere:
+        yield (
+            f"the whole agrees, but {counted(len(elsewhere), 'small tensor')} not: cosine below {LAYER_COSINE:g} in "
+            f"{listed(elsewhere)}"
+        )
     difference = numbers["vector_difference"]
     if difference is not None and difference > FLOAT32_DIFFERENCE:
         yield (
@@ -177,7 +188,7 @@ def _hints(
         )
     if factor is not None:
         yield Hint("scale", _scale(factor, world_size, steps))
-    odd = _odd_layers(layers, total, max_norm_difference)
+    odd = _odd_layers(layers, max_norm_difference)
     if odd:
         texts = [f"{name} (ratio {shown(layers[name].ratio)})" for name in odd]
         yield Hint(
@@ -188,7 +199,7 @@ def _hints(
         )
 
 
-def _odd_layers(layers: Mapping[str, Sums], total: Sums, tolerance: float) -> list[str]:
+def _odd_layers(layers: Mapping[str, Sums], tolerance: float) -> list[str]:
     """Tensors whose norm ratio is not the median one, when most have the median one."""
     ratios = {name: ratio for name, sums in layers.items() if (ratio := sums.ratio) is not None and sums.second > 0}
     if len(ratios) < 3:
@@ -218,13 +229,13 @@ def _scale(factor: float, world_size: int, steps: int) -> str:
             f"g2 is {side} g1, a whole number that is neither steps ({steps}) nor world_size ({world_size}): what else has "
             f"{n} parts here?"
         )
-    counted = " or ".join(names)
+    which = " or ".join(names)
     if factor > 1:
         return (
-            f"g2 is {n} times g1, which is {counted}: summed where it should be averaged (the loss of a micro-batch is not "
+            f"g2 is {n} times g1, which is {which}: summed where it should be averaged (the loss of a micro-batch is not "
             "divided, or ranks are added up)"
         )
-    return f"g2 is 1/{n} of g1, which is {counted}: divided once too often (the loss is already averaged over the whole batch)"
+    return f"g2 is 1/{n} of g1, which is {which}: divided once too often (the loss is already averaged over the whole batch)"
 
 
 def _summary(numbers: Mapping[str, Number]) -> Table:

@@ -119,10 +119,10 @@ def parser() -> argparse.ArgumentParser:
     four.add_argument("source", type=Path, metavar="SOURCE", help="the trainer's: .npz, or JSON of digests")
     four.add_argument("target", type=Path, metavar="TARGET", help="the engine's: .npz, or JSON of digests")
     four.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help="replace a prefix of the source's names")
-    four.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="names that need not agree")
     five = kinds.add_parser("digests", help="print the digests of an .npz file as JSON", formatter_class=raw)
     five.add_argument("state", type=Path, metavar="STATE.npz", help="tensors by name")
     for command in (four, five):
+        command.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="names to leave out")
         command.add_argument("--as-type", choices=["float32", "bfloat16", "float16"], help="round floats to this type first")
     for command in (one, two, three, four):
         command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")

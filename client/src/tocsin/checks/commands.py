@@ -62,7 +62,7 @@ def check_weights(given: argparse.Namespace, out: Out) -> bool:
 
 def print_digests(given: argparse.Namespace, out: Out) -> bool:
     """`tocsin-check digests`."""
-    out(json.dumps(digests(_tensors(given.state), given.as_type), indent=1))
+    out(json.dumps(digests(_tensors(given.state), given.as_type, given.ignore), indent=1))
     return True
 
 

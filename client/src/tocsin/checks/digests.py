@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -24,15 +25,16 @@ AS_TYPES: Final = ("float32", "bfloat16", "float16")
 _DIGEST: Final = re.compile(r"([fib]):(scalar|\d+(?:x\d+)*):([0-9a-f]{32})")
 
 
-def digests(state: Mapping[str, Any], as_type: AsType | None = None) -> dict[str, str]:
+def digests(state: Mapping[str, Any], as_type: AsType | None = None, ignore: Sequence[str] = ()) -> dict[str, str]:
     """The digest of each tensor of a state dict (numpy or torch), in its order.
 
     `as_type` rounds floats to this type first: say "bfloat16" for float32 master weights whose copies in the engine are
-    bfloat16. Costs two seconds per GB on one core. Raises CheckInputError, with the name, for what is no array of numbers.
+    bfloat16. Names that fit a pattern of `ignore` ("*._extra_state") are left out. Costs two seconds per
+    GB on one core. Raises CheckInputError, with the name, for what is no array of numbers.
     """
     check_type(as_type)
     check_state(state, "state")
-    return {str(name): digest(numeric(values, str(name)), as_type) for name, values in state.items()}
+    return {str(name): digest(numeric(values, str(name)), as_type) for name, values in state.items() if not fits(name, ignore)}
 
 
 def check_type(as_type: str | None) -> None:
@@ -45,6 +47,11 @@ def check_state(state: Any, what: str) -> None:
     """Raises CheckInputError for what is no mapping from names to tensors."""
     if not isinstance(state, Mapping):
         raise CheckInputError(f"{what}: expected a mapping from names to tensors, got {type(state).__name__}")
+
+
+def fits(name: Any, patterns: Sequence[str]) -> bool:
+    """Whether a name fits one of these patterns with * and ?."""
+    return any(fnmatchcase(str(name), pattern) for pattern in patterns)
 
 
 def digest(array: NDArray[Any], as_type: AsType | None = None) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tocsin.checks.digests import AsType, check_state, check_type, digest, kind_of, parsed, rounded, shape_text
+from tocsin.checks.digests import AsType, check_state, check_type, digest, fits, kind_of, parsed, rounded, shape_text
 from tocsin.checks.report import Hint, Report, Table, counted, listed, shown
 from tocsin.checks.values import CheckInputError, blocks, numeric
 
@@ -70,7 +69,7 @@ def weight_sync(
     ours = _renamed(source, rename)
     theirs = {str(name): value for name, value in target.items()}
     for side, values in (("source", ours), ("target", theirs)):
-        for name in [name for name in values if any(fnmatchcase(name, pattern) for pattern in ignore)]:
+        for name in [name for name in values if fits(name, ignore)]:
             del values[name]
         if not values:
             raise CheckInputError(f"{side}: no tensors")
