@@ -176,6 +176,7 @@ class Table:
             spelling in self._exact
             or spelling in self.zero_is_null
             or spelling in self.constant
+            or spelling in self.sentinels
             or any(
                 spelling in inputs.keys or any(pattern.search(spelling) for pattern in inputs.patterns)
                 for inputs in self._row_inputs

@@ -427,6 +427,10 @@ def test_sentinels() -> None:
         "policy_ratio_min": (None, EXACT),
         "policy_ratio_max": (None, EXACT),
     }
+    assert series("nemo_rl", {"train/probs_ratio_clamped_min": -1.0, "probs_ratio_clamped_max": 1.5}) == {
+        "train/probs_ratio_clamped_min": (None, RAW),
+        "probs_ratio_clamped_max": (1.5, RAW),
+    }
 
 
 def test_constants_carry_no_information() -> None:

@@ -57,6 +57,16 @@ def spellings(data: dict[str, Any], framework: str, key: str) -> list[str]:
     return list(dict.fromkeys(forms))
 
 
+def is_no_number(data: dict[str, Any], framework: str, key: str, number: float) -> bool:
+    """Whether the framework says "not computed" by this number, or logs it for no reason."""
+    line = [framework, data["sources"][framework].get("inherits")]
+    forms = set(spellings(data, framework, key))
+    zeros = {listed for name in line for listed in data["null_like_zero"].get(name, [])}
+    sentinels = {form: value for form, value in data["sentinels"].get(framework, {}).items() if form in forms}
+    constants = set(data["constant_keys"].get(framework, []))
+    return bool((number == 0.0 and forms & zeros) or number in sentinels.values() or forms & constants)
+
+
 def _is(listed: str, key: str) -> bool:
     return re.search(listed[1:-1], key) is not None if listed.startswith("/") else listed == key
 

@@ -93,6 +93,9 @@ def test_no_key_that_the_alias_table_knows_stays_unknown(sample: str) -> None:
                 continue
             metrics = reference.metrics_of(ALIASES, table.names, key)
             missing = metrics - fed if metrics else {key} - steps[step].keys()
+            if reference.is_no_number(ALIASES, table.names, key, number):
+                assert key not in steps[step], f"step {step}: {key} is {number}, which says that there is none"
+                assert key in table.withheld, key
             if missing and key in table.withheld:
                 used.add(key)
                 continue
