@@ -316,6 +316,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert all(isinstance(value, float) for value in values.values())
 
 
+def test_what_the_wire_does_not_take(trainer: Trainer, ship: Ship) -> None:
+    trainer.set(train_step=1, reward=float("nan"), **{"a" * 201: 1.0})
+    ship.poll()
+    (_, step) = ship.poll(SETTLE_SECONDS)
+    assert isinstance(step, StepRecord)
+    assert step.metrics == {"train_step": 1.0, "reward": "nan"}
+    trainer.set(train_step=2, **{f"m{index}": 1.0 for index in range(2000)})
+    ship.poll()
+    assert ship.poll(SETTLE_SECONDS) == []
+    assert ship.said[-1].endswith("2002 metrics at step 2, the limit is 2000")
+
+
 @pytest.mark.parametrize(
     ("names", "step", "found"),
     [

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tocsin.formats import Parsed
-from tocsin.formats.base import RunLog, State, placed, readable_step, unreadable
+from tocsin.formats.base import RunLog, State, metrics_of, placed, readable_step, unreadable
 from tocsin.ship.bookmarks import Bookmark, Fingerprint
 from tocsin.ship.dialects import Dialect, dialect_of
 from tocsin.ship.fetch import Address, fetch
@@ -176,7 +176,7 @@ class Endpoint:
             return []  # no step was done yet
         if not log.opened and self._reading.names is None:
             log.names = log.framework = dialect.names
-        return self._steps.saw(step, dialect.metrics(values), now, values.get(dialect.time, 0.0))
+        return self._steps.saw(step, metrics_of(dialect.metrics(values)), now, values.get(dialect.time, 0.0))
 
     def _batch(self, log: RunLog, ready: list[Held], now: float) -> Batch:
         out: list[Parsed] = []
