@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.kit.batches import FLOATS, Whole, assert_close, block_size, whole_batch
 from tocsin.batch import Batch, Settings, Summary, measures, summarize
 from tocsin.batch.arrays import Ops
+from tocsin.batch.arrays_torch import TorchOps
 from tocsin.batch.checked import Checked
 from tocsin.batch.contract import Found, OnHost
 from tocsin.batch.tokens import TokenBlock
@@ -123,6 +124,87 @@ def test_numpy_and_torch_give_the_same(whole: Whole, precision: tuple[str, float
     by_numpy = summarize(Batch(**whole.fields("numpy", getattr(np, name))), SETTINGS)
     by_torch = summarize(Batch(**whole.fields("torch", getattr(torch, name))), SETTINGS)
     assert_same(by_torch, by_numpy, relative, absolute)
+
+
+@pytest.fixture
+def as_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors in main memory are computed on as on a device that only torch reaches."""
+    monkeypatch.setattr("tocsin.batch.arrays_torch_cpu.TorchCpuOps", lambda: TorchOps(torch.device("cpu")))
+
+
+@pytest.mark.usefixtures("as_on_an_accelerator")
+@slow
+@given(wholes, st.sampled_from((("float64", 1e-9, 1e-9), ("float32", 2e-4, 1e-5))))
+def test_an_accelerator_gives_the_same(whole: Whole, precision: tuple[str, float, float]) -> None:
+    name, relative, absolute = precision
+    by_numpy = summarize(Batch(**whole.fields("numpy", getattr(np, name))), SETTINGS)
+    by_device = summarize(Batch(**whole.fields("torch", getattr(torch, name))), SETTINGS)
+    assert_same(by_device, by_numpy, relative, absolute)
+
+
+@pytest.mark.usefixtures("as_on_an_accelerator")
+def test_the_host_asks_the_device_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the lengths of the responses and once for all results; finding the places under a mask waits once a block."""
+    fields = whole_batch(1, 6, 9, 0.8).fields("torch", torch.float32)
+    usual = summarize(Batch(**fields), SETTINGS)
+    asked = []
+    for name in ("item", "tolist", "cpu", "__bool__", "__float__", "__int__", "__index__"):
+        original = getattr(torch.Tensor, name)
+
+        def counted(tensor: Any, *more: Any, name: str = name, original: Any = original) -> Any:
+            asked.append(name)
+            return original(tensor, *more)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    assert summarize(Batch(**fields), SETTINGS) == usual
+    assert asked == ["cpu", "tolist"]
+
+
+def test_what_the_trainer_has_switched_on_changes_nothing() -> None:
+    """Autocast, inference mode, a default type and a default device are the trainer's business."""
+    fields = whole_batch(2, 6, 9, 0.8).fields("torch", torch.float32)
+    usual = summarize(Batch(**fields), SETTINGS)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        assert summarize(Batch(**fields), SETTINGS) == usual
+    torch.set_default_dtype(torch.bfloat16)
+    torch.set_default_device("meta")
+    try:
+        found = summarize(Batch(**fields), SETTINGS)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    assert found == usual
+
+
+def _poisoned(fields: dict[str, Any], name: str, value: float) -> dict[str, Any] | None:
+    """The fields with this value at a place that counts; None for a field that has no room for it."""
+    given = fields[name]
+    if isinstance(given, dict):
+        given = dict(given)
+        given["accuracy"] = given["accuracy"].copy()
+        given["accuracy"][0] = value
+    elif isinstance(given, float):
+        given = value
+    elif isinstance(given, list) and isinstance(given[0], float):
+        given = [value, *given[1:]]
+    elif isinstance(given, np.ndarray) and given.dtype.kind == "f":
+        given = given.copy()
+        given[(0,) * given.ndim] = value
+    else:
+        return None
+    return {**fields, name: given}
+
+
+FULL = whole_batch(4, 6, 9, 1.0).fields("numpy", np.float64)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", [name for name in FULL if _poisoned(FULL, name, math.nan) is not None])
+def test_what_is_not_finite_is_told_and_never_called_an_overflow(name: str, value: float) -> None:
+    """A measure that reads a field without saying so (`needs`, `uses`) would lose the NaN it found there."""
+    summary = summarize(Batch(**(_poisoned(FULL, name, value) or {})), SETTINGS)
+    list(numbers(summary))
+    assert [told for told, reason in summary.skipped.items() if reason.startswith("overflow")] == []
 
 
 @slow

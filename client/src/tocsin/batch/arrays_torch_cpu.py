@@ -33,7 +33,7 @@ class TorchCpuOps(TorchOps):
         return super().is_finite(x)
 
     def count(self, flags: Array) -> Array:
-        return torch.tensor(float(np.count_nonzero(flags.numpy())), dtype=torch.float64)
+        return torch.from_numpy(np.asarray(np.count_nonzero(flags.numpy()), dtype=np.float64))
 
     def count_rows(self, flags: Array) -> Array:
         return torch.from_numpy(self._numpy.count_rows(flags.numpy()))
