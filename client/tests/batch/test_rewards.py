@@ -101,6 +101,9 @@ def test_domains_each_for_itself() -> None:
 
 
 def test_a_name_for_each_response_does_not_flood_the_run() -> None:
+    names = [f"d{place}" for place in range(MAX_LABELS)]
+    full = measured(rewards=np.zeros(MAX_LABELS), domains=names, components=dict.fromkeys(names, np.zeros(MAX_LABELS)))
+    assert not {"reward_domain_mean", "reward_component_mean"} & set(full.skipped)
     count = MAX_LABELS + 36
     summary = measured(
         rewards=np.arange(count + 1.0),

@@ -54,7 +54,7 @@ TOKEN_MEASURES: Final[tuple[type[TokenMeasure], ...]] = (
     NonFiniteTokens,
 )
 SAMPLE_MEASURES: Final[tuple[Sample, ...]] = (
-    Sample("advantage_groups", (), advantage_groups, ("advantages", "raw_advantages")),
+    Sample("advantage_groups", (), advantage_groups, ("advantages", "raw_advantages", "rewards", "prompts", "kept")),
     Sample("gradients", ("grad_norms",), optimiser.gradients, ("grad_norms_clipped",)),
     Sample("parameter_update", ("param_norm", "param_update_norm"), optimiser.parameter_update),
     Sample("critic_loss", ("critic_loss",), optimiser.critic_loss),
