@@ -84,6 +84,12 @@ def test_a_table_that_breaks_off_gives_what_was_read_of_it() -> None:
     assert [record.metrics for record in steps(done(1), *cut)] == [{"a": 1.0, "c": 3.0}]
 
 
+def test_another_table_between_those_of_a_step_is_not_read() -> None:
+    rich = ["┏━━━┳━━━┓", "│ gpu/utilisation │ 5.0 │", "└───┴───┘"]
+    lines = [done(1), *rich, *table(1, 2, a=1.0), *rich, *table(2, 2, b=2.0), *rich, done(2), *table(1, 1, a=3.0)]
+    assert [record.metrics for record in steps(*lines)] == [{"a": 1.0, "b": 2.0}, {"a": 3.0}]
+
+
 def test_a_table_without_a_step_is_nothing_and_a_restart_an_attempt() -> None:
     assert parse(*table(1, 1, a=1.0), done(1)) == []
     found = steps(*(line for step in (4, 5, 3) for line in (done(step), *table(1, 1, a=1.0))))

@@ -33,7 +33,7 @@ class ArealParser:
         """The step whose tables are read; None between steps."""
         self._metrics: dict[str, Any] = {}
         self._begin = self._end = 0
-        self._last_table = False
+        self._in_table = self._last_table = False
 
     def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
         """The record of a step comes with the last line of its last table."""
@@ -49,19 +49,26 @@ class ArealParser:
             return ()
         self._end = offset + len(line)
         if stats := _STATS.search(text):
-            self._last_table = stats[1] == stats[2]
-        elif _WALL in text:
-            self._metrics.update(_pairs(text))
-        elif self._last_table and _BOTTOM in text:
-            return self._close()
+            self._in_table, self._last_table = True, stats[1] == stats[2]
+        elif self._in_table and _WALL in text:
+            for key, value in _pairs(text):
+                if key in self._metrics or len(self._metrics) < wire.MAX_METRICS:
+                    self._metrics[key] = value
+        elif self._in_table and _BOTTOM in text:
+            self._in_table = False
+            return self._close() if self._last_table else ()
         return ()
 
     def _close(self) -> list[Parsed]:
         step, metrics = self._step, self._metrics
-        self._step, self._metrics, self._last_table = None, {}, False
+        self._forget()
         if step is None or not metrics:
             return []
         return placed(self._log.step(step, metrics), self._begin, self._end)
+
+    def _forget(self) -> None:
+        self._step, self._metrics = None, {}
+        self._in_table = self._last_table = False
 
     def finish(self) -> Iterable[Parsed]:
         """What was read of a table that breaks off."""
@@ -69,7 +76,7 @@ class ArealParser:
 
     def restarted(self) -> None:
         """The capture was begun anew; a table that was being read went with it."""
-        self._step, self._metrics, self._last_table = None, {}, False
+        self._forget()
         self._log.cut = True
 
     def state(self) -> State | None:
