@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tocsin.batch import Settings
-from tocsin.trl.describe import advantage_of, clips, config_of, kind_of, names_of, ratio_of, settings_of
+from tocsin.trl.describe import advantage_of, clips, config_of, kind_of, names_of, observed, ratio_of, settings_of
 
 
 def arguments(tmp_path: Path, **given: Any) -> Any:
@@ -91,7 +91,11 @@ def test_trainers_are_known_by_their_classes() -> None:
     assert kind_of(named("RLOOTrainer")) == "rloo"
     assert kind_of(named("SFTTrainer")) == kind_of(None) == "other"
     assert (names_of(named("UnslothGRPOTrainer")), names_of(named("GRPOTrainer"))) == ("unsloth", "trl")
-    assert names_of(named("GRPOTrainer", grpo, module="swift.rlhf_trainers.grpo_trainer")) == "ms_swift"
+    swift = named("GRPOTrainer", grpo, module="swift.rlhf_trainers.grpo_trainer")
+    assert (names_of(swift), kind_of(swift), observed(swift)) == ("ms_swift", "grpo", False)
+    assert [observed(named(name)) for name in ("GRPOTrainer", "RLOOTrainer", "AsyncGRPOTrainer", "SFTTrainer")] == [
+        True, True, False, False,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

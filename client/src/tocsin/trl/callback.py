@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from tocsin import environment
 from tocsin.reporter import Reporter
 from tocsin.transports import Transport
-from tocsin.trl.describe import OBSERVED, clips, config_of, kind_of, names_of, ratio_of, settings_of
+from tocsin.trl.describe import clips, config_of, kind_of, names_of, observed, ratio_of, settings_of
 from tocsin.trl.guard import guarded
 from tocsin.trl.measure import Measured, Wanted, measure
 from tocsin.trl.observe import MAX_POSITIONS, Observer, hear_failure
@@ -134,7 +134,7 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
             correct_at=self._correct[1],
         )
         if self._trainer is not None and self.reporter.rank == 0:
-            self._observer = Observer(self._trainer, self.trouble, self._max_positions, loss=kind in OBSERVED)
+            self._observer = Observer(self._trainer, self.trouble, self._max_positions, loss=observed(self._trainer))
             self._observer.install()
 
     @guarded

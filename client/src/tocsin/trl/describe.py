@@ -18,7 +18,7 @@ _KINDS: Final = (
     ("RLOOTrainer", "rloo"),
 )
 """Endings of class names (Unsloth puts its own name in front), the narrower ones first."""
-OBSERVED: Final = frozenset({"grpo", "gmpo", "rloo"})
+_OBSERVED: Final = frozenset({"grpo", "gmpo", "rloo"})
 """Kinds whose loss and generation are read; the others have another structure."""
 _COPIED: Final = (
     "loss_type",
@@ -82,6 +82,11 @@ def names_of(trainer: Any) -> str:
     if type(trainer).__name__.startswith("Unsloth"):
         return "unsloth"
     return "ms_swift" if type(trainer).__module__.partition(".")[0] == "swift" else "trl"
+
+
+def observed(trainer: Any) -> bool:
+    """Whether the trainer's loss and generation are read: ms-swift's have its class name from TRL and nothing else."""
+    return kind_of(trainer) in _OBSERVED and names_of(trainer) != "ms_swift"
 
 
 def config_of(args: Any, kind: str = "grpo") -> dict[str, Any]:
