@@ -14,7 +14,12 @@ BEGINNINGS = {
     "verl-jsonl": ['{"step": 1, "data": {"actor/lr": NaN}}', 'half a line}\n{"step": 1, "data": {}}'],
     "flat-jsonl": ['{"step": 5, "time": 1790000000.1, "optim/lr": 1e-06}', '{"loss": NaN, "global_step/max_steps": "12/100"}'],
     "csv": ["step,actor_lr\n", '"Step","run - train/loss"\n1,2\n', "\ufeff_step,train/loss\n"],
-    "trainer-state": ['{\n "best_metric": null,\n "log_history": [\n', '{"log_history": []}'],
+    "trainer-state": [
+        '[{"loss": 0.5, "step": 1}, {"loss"',
+        '[\n  {\n "loss": NaN,\n "step": 10}\n]',
+        '{\n "best_metric": null,\n "log_history": [\n',
+        '{"log_history": []}',
+    ],
     "roll-state": ['{"step": 2, "log_history": [{"actor/lr@mean": NaN, "system/step": 0}], "kv": {}}'],
     "roll-console": ['(RLVRPipeline pid=1) [x] metrics_tag: {"step": 12, "metrics": {"actor/lr": NaN}}'],
     "openrlhf-console": ["\x1b[36m(PPOTrainer pid=7)\x1b[0m \u2728 Global step 12: {'policy_loss': 0.1, 'kl': nan}"],

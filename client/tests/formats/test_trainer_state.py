@@ -73,7 +73,7 @@ def test_a_document_that_is_none_is_one_unreadable_place(tmp_path: Path) -> None
     path.write_text('{"log_history": [{"loss": 1.0, "st')
     (place,) = read_records(path, "trainer-state")
     assert place.record is None
-    for text in ("", "[]", '{"log_history": 3}', "[" * 200_000):
+    for text in ("", "3", '{"log_history": 3}', "[" * 200_000):
         with pytest.raises(ValueError, match=r"."):
             read_history(text.encode())
 
@@ -81,3 +81,11 @@ def test_a_document_that_is_none_is_one_unreadable_place(tmp_path: Path) -> None
 def test_history_that_goes_back_is_two_attempts(tmp_path: Path) -> None:
     path = write(tmp_path / "s.json", [{"loss": 1.0, "step": step} for step in (10, 20, 10, 20)])
     assert [(record.attempt, record.step) for record in steps(list(read_records(path)))] == [(1, 10), (1, 20), (2, 10), (2, 20)]
+
+
+def test_the_history_alone() -> None:
+    """As a script saves it: a list. It does not say how many steps were planned, but its summary ends the run."""
+    history = read_history(b'[{"loss": NaN, "step": 3}, {"eval_loss": 0.5, "step": 3}, {"train_runtime": 1.0, "step": 3}]')
+    assert [(row.step, sorted(row.metrics)) for row in history.rows] == [(3, ["eval_loss", "loss"])]
+    assert history.ended
+    assert read_history(b"[]") == ([], [], 0, False)

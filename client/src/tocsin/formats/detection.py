@@ -21,6 +21,7 @@ HEAD_BYTES: Final = 8 * 1024 * 1024
 _BRACE: Final = re.compile(r"\{(?=['\"])")
 _HISTORY: Final = re.compile(rb'"log_history"\s*:\s*\[')
 _FIRST_ENTRY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*(?:\]|\{[^{}]*\}|[^\s{\]][^,\]]*[,\]])')
+_BARE_HISTORY: Final = re.compile(rb'\[\s*\{[^{}]*"(?:system/)?step"\s*:[^{}]*\}')
 _ROLLS_STEP: Final = b'"system/step"'
 _TRAINERS_KEYS: Final = (b'"best_metric"', b'"global_step"', b'"max_steps"')
 # Signs of a trainer that has not logged a row yet.
@@ -63,6 +64,8 @@ def recognise(beginning: bytes) -> str | None:
     stripped = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
     rows = beginning.splitlines()
     first = next((row for row in rows if row.strip()), b"")
+    if bare := _BARE_HISTORY.match(stripped):
+        return "roll-state" if _ROLLS_STEP in bare[0] else "trainer-state"
     # A log of lines may hold a history too, as ms-swift's does at its end; a state has it in its one object.
     if stripped.startswith(b"{") and _HISTORY.search(beginning) and (_HISTORY.search(first) or _line_format(first) is None):
         return _state_format(beginning)

@@ -1,6 +1,7 @@
 """The state that a trainer keeps beside a checkpoint, with the whole history in `log_history`, rewritten at each save.
 
-Hugging Face's Trainer (TRL, Unsloth) writes trainer_state.json, ROLL worker_state_pipeline.json. Rows: training rows;
+Hugging Face's Trainer (TRL, Unsloth) writes trainer_state.json, ROLL worker_state_pipeline.json; a script may have saved the
+history alone (`json.dump(trainer.state.log_history, file)`). Rows: training rows;
 evaluation rows (`eval_*`), which repeat the step of a training row and join it; the closing summary (`train_runtime`),
 which ends the run. NaN and Infinity stand as literals. Offsets count rows of `log_history`: the bytes of a file that is
 rewritten are no places.
@@ -74,12 +75,13 @@ class History(NamedTuple):
 def read_history(document: bytes, kind: Kind = KINDS["trainer-state"]) -> History:
     """The history in the bytes of a state. Raises ValueError when they are none (yet: half-written)."""
     try:
-        state = json.loads(document)
+        body = json.loads(document)
     except RecursionError as error:
         raise ValueError(f"nested too deeply: {error}") from None
-    entries = state.get("log_history") if isinstance(state, dict) else None
+    state = body if isinstance(body, dict) else {"log_history": body}
+    entries = state.get("log_history")
     if not isinstance(entries, list):
-        raise ValueError('expected an object with a list "log_history"')
+        raise ValueError('expected an object with a list "log_history", or such a list')
     rows: list[HistoryRow] = []
     bad: list[tuple[int, str]] = []
     ended = False
