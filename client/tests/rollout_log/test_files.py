@@ -29,7 +29,7 @@ def lines(step: int, count: int = 3, text: str = "text") -> list[bytes]:
 
 
 def name(step: int, created: int) -> str:
-    return file_name(step, 1, 0, created)
+    return file_name(step, 1, 0, created, "abcdef")
 
 
 def steps(path: Path) -> list[int | None]:

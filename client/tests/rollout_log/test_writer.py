@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.kit.services import until
 from tocsin.rollout_log import read_rollouts
 from tocsin.rollout_log.columns import Columns, take
-from tocsin.rollout_log.files import log_files
+from tocsin.rollout_log.files import files_of_step, log_files
 from tocsin.rollout_log.writer import RolloutLog
 
 
@@ -73,6 +75,37 @@ def test_a_full_file_and_a_step_backwards_begin_new_files(tmp_path: Path) -> Non
     names = [Path(sample.pointer).name.split("-")[2] for sample in told]
     assert names == ["step000000001"] * 4 + ["step000000005"] * 2 + ["step000000003"] * 2
     assert [row["step"] for row in read_rollouts(tmp_path / "run-1") if row["index"] == 0] == [1, 2, 3, 4, 5, 6, 3, 4]
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes=st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), min_size=1, max_size=20), attempts=st.integers(1, 2))
+def test_a_step_is_found_in_whatever_files_it_is(
+    sizes: list[tuple[int, int]], attempts: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Steps forwards, backwards and twice, in files of any cut, of two starts of the job."""
+    folder = tmp_path_factory.mktemp("any")
+    for attempt in range(1, attempts + 1):
+        log = make(folder, file_bytes=5_000, attempt=attempt)
+        for step, size in sizes:
+            log.put(columns(step, "x" * 1_000 * size, count=1))
+        log.close(30)
+    every = [(row["attempt"], row["step"], len(row["response"])) for row in read_rollouts(folder / "run-1")]
+    assert len(every) == attempts * len(sizes)
+    for step in range(14):
+        found = [(row["attempt"], row["step"], len(row["response"])) for row in read_rollouts(folder / "run-1", step)]
+        assert found == [row for row in every if row[1] == step]
+
+
+def test_only_files_that_may_hold_a_step_are_opened(tmp_path: Path) -> None:
+    log = make(tmp_path, file_bytes=5_000)
+    for step in range(100):
+        log.put(columns(step, "x" * 1_000))
+    log.close(30)
+    kept = log_files(tmp_path / "run-1")
+    assert len(kept) == 50
+    assert [file.first_step for file in files_of_step(kept, 41)] == [40]
+    assert [file.first_step for file in files_of_step(kept, 42)] == [40, 42]
+    assert files_of_step(kept[10:], 3) == []
 
 
 def test_a_step_larger_than_a_file_has_one_for_itself(tmp_path: Path) -> None:

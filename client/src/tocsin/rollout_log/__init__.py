@@ -3,9 +3,9 @@
     <folder>/<run>/attempt001-rank0-step000001200-<created_ns:020d>-<pid>-<6 hex>.jsonl.gz
 
 A file holds consecutive steps, the first of which its name says; a new one begins when enough text has gone into it, and after
-a step backwards. A step is one gzip member of JSON lines, one line per response (see `reading.RolloutRow`): `zcat` and every
-gzip reader take the file, and a process that is killed while it writes spoils its last step at most. When the files of the run
-exceed their limit the oldest go.
+a step backwards (then with other hex digits, so that the names tell which files may hold a step). A step is one gzip member of
+JSON lines, one line per response (see `reading.RolloutRow`): `zcat` and every gzip reader take the file, and a process that is
+killed while it writes spoils its last step at most. When the files of the run exceed their limit the oldest go.
 
     columns.py    what one call handed over: copies the training loop cannot change, read later
     sample.py     the few responses that travel in the step's record

@@ -14,10 +14,9 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,7 +28,7 @@ LEFT_FREE: Final = 1024**3
 """Bytes of the disk (or a twentieth of a small one) that are left to the job: a checkpoint must not fail for want of them."""
 _CHUNK_BYTES: Final = 256 * 1024
 _GZIP: Final = 31
-_NAME: Final = re.compile(r"attempt\d+-rank\d+-step\d+-(\d{20})-\d+-[0-9a-f]{6}\.jsonl\.gz")
+_NAME: Final = re.compile(r"attempt\d+-rank\d+-step(\d+)-(\d{20})-(\d+-[0-9a-f]{6})\.jsonl\.gz")
 
 
 class StepTooLarge(Exception):
@@ -42,6 +41,9 @@ class LogFile(NamedTuple):
     created_ns: int
     path: Path
     size: int
+    first_step: int
+    sequence: str
+    """Process and token: in the files of one sequence the steps never go back."""
 
 
 def folder_name(run: str) -> str:
@@ -50,10 +52,9 @@ def folder_name(run: str) -> str:
     return text if text == run else f"{text}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
 
 
-def file_name(step: int, attempt: int, rank: int, created_ns: int) -> str:
-    """The name of a new file whose first step this is."""
-    place = f"attempt{attempt:03d}-rank{rank}-step{step:09d}"
-    return f"{place}-{created_ns:020d}-{os.getpid()}-{secrets.token_hex(3)}.jsonl.gz"
+def file_name(step: int, attempt: int, rank: int, created_ns: int, token: str) -> str:
+    """The name of a new file whose first step this is; `token` is 6 hex digits, the same while the steps go on."""
+    return f"attempt{attempt:03d}-rank{rank}-step{step:09d}-{created_ns:020d}-{os.getpid()}-{token}.jsonl.gz"
 
 
 def log_files(folder: Path) -> list[LogFile]:
@@ -64,10 +65,25 @@ def log_files(folder: Path) -> list[LogFile]:
             for entry in listing:
                 if match := _NAME.fullmatch(entry.name):
                     with contextlib.suppress(FileNotFoundError):  # another process made room in between
-                        found.append(LogFile(int(match[1]), folder / entry.name, entry.stat().st_size))
+                        step, created_ns, sequence = match.groups()
+                        size = entry.stat().st_size
+                        found.append(LogFile(int(created_ns), folder / entry.name, size, int(step), sequence))
     except FileNotFoundError:
         return []
     return sorted(found)
+
+
+def files_of_step(files: Sequence[LogFile], step: int) -> list[LogFile]:
+    """Those of the files, in their order, that may hold a step: told by the names, none is opened."""
+    found = []
+    following: dict[str, int] = {}
+    """First step of the next file, by sequence."""
+    for file in reversed(files):
+        # A file ends where the next of its sequence begins; both may have that step.
+        if file.first_step <= step <= following.get(file.sequence, step):
+            found.append(file)
+        following[file.sequence] = file.first_step
+    return found[::-1]
 
 
 class FileWriter:

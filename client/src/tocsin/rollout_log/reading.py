@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, TypedDict
 import msgspec
 
 from tocsin.formats.gunzip import GzipDamaged, GzipLog
-from tocsin.rollout_log.files import log_files
+from tocsin.rollout_log.files import files_of_step, log_files
 from tocsin.warn import log as logger
 
 _READ_BYTES: Final = 256 * 1024
@@ -55,7 +55,8 @@ def read_rollouts(path: Path | str, step: int | None = None) -> Iterator[Rollout
     if not path.is_dir():
         yield from _rows(path, step)
         return
-    for file in log_files(path):
+    files = log_files(path)
+    for file in files if step is None else files_of_step(files, step):
         with contextlib.suppress(FileNotFoundError):  # its writer made room
             yield from _rows(file.path, step)
 

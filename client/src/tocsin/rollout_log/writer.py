@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import secrets
 import threading
 import time
 import weakref
@@ -128,6 +129,7 @@ class RolloutLog:
         self._thread: threading.Thread | None = None
         self._files = FileWriter(disk_bytes)
         self._path: Path | None = None
+        self._token = ""
         self._path_step = 0
         self._path_bytes = 0
         self._lost: Counter[str] = Counter()
@@ -186,8 +188,11 @@ class RolloutLog:
         """The file for this step: the one of the step before, until it is full or the steps go backwards."""
         assert self.folder is not None
         full = self._path_bytes > 0 and self._path_bytes + columns.size > self._file_bytes
-        if self._path is None or full or columns.step < self._path_step:
-            self._path = self.folder / file_name(columns.step, *self._place, time.time_ns())
+        back = columns.step < self._path_step
+        if self._path is None or back:
+            self._token = secrets.token_hex(3)
+        if self._path is None or back or full:
+            self._path = self.folder / file_name(columns.step, *self._place, time.time_ns(), self._token)
             self._path_bytes = 0
         self._path_step = columns.step
         self._path_bytes += columns.size
