@@ -49,7 +49,7 @@ def repetition(checked: Checked, settings: Settings) -> Found:
 def compression(checked: Checked, settings: Settings) -> Found:
     """response_compression_ratio: bytes of the responses compressed one by one (zlib, level 6) / their bytes in UTF-8.
 
-    Prose has about 0.4, a loop next to 0, noise up to 0.8; above 1 only where responses are a few characters long. Long
+    Prose has about 0.5 (0.6 in a thousand characters), a loop next to 0, noise up to 0.8; above 1 only a few characters. Long
     responses weigh more. No character: None.
     """
     packed = raw = 0

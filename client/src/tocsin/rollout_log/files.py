@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from tocsin.spool import slug
 
 LEVEL: Final = 1
-"""Of compression: some 50 MB/s on one core at 2.5 to 1 for prose; the next levels cost more time than they save disk."""
+"""Of compression: some 50 MB/s on one core, prose to half of its size; the next levels cost more time than they save disk."""
 LEFT_FREE: Final = 1024**3
 """Bytes of the disk (or a twentieth of a small one) that are left to the job: a checkpoint must not fail for want of them."""
 _CHUNK_BYTES: Final = 256 * 1024
