@@ -20,6 +20,8 @@ def deviation(values: Sequence[float], less: int = 0) -> float | None:
     """Of the population, or with less = 1 of a sample; None where there are too few."""
     if len(values) <= less:
         return None
+    if len(set(values)) == 1:
+        return 0.0  # the mean of equal values is rounded, and would be apart from them
     centre = mean(values)
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - less))
 

@@ -74,6 +74,18 @@ def test_arrays_that_do_not_fit_are_named(change: dict[str, Any], told: str) -> 
         importance_weights(**arguments)
 
 
+@pytest.mark.parametrize(
+    "bounds", [None, 2.0, (2.0,), ("a", "b"), (3.0, 2.0), (None, 0.0), (None, -1.0), (math.nan, 2.0), (0.5, math.nan)]
+)
+def test_bounds_without_sense_cost_the_weights_alone(bounds: Any) -> None:
+    arrays: dict[str, Any] = {"old_logprobs": np.zeros((1, 2)), "rollout_logprobs": np.zeros((1, 2))}
+    with pytest.raises(ValueError, match="bounds are"):
+        importance_weights(**arrays, bounds=bounds)
+    found = summarize(Batch(**arrays), Settings(is_bounds=bounds))
+    assert "bounds are" in found.skipped["importance_weights"]
+    assert found.metrics["rollout_kl_k3"] == 0.0
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_one_response_that_holds_all_the_weight(library: str) -> None:
     """ESS falls to 1 / n at the response level, while most tokens weigh 1 and the level of tokens hardly sees it."""

@@ -23,6 +23,18 @@ from tocsin.batch.tokens import LOG_CLAMP, TokenBlock
 Level = Literal["token", "sequence"]
 
 
+def checked_bounds(bounds: Bounds) -> Bounds:
+    """Bounds of weights as (lower, upper). Raises ValueError for what is none, or where no weight lies between them."""
+    try:
+        lower, upper = (None if bound is None else float(bound) for bound in bounds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"bounds are {bounds!r}, expected (lower, upper), numbers or None") from error
+    low, high = 0.0 if lower is None else lower, math.inf if upper is None else upper
+    if not low <= high or not high > 0:
+        raise ValueError(f"bounds are {bounds!r}: no weight lies between them")
+    return lower, upper
+
+
 def corrected(ops: Ops, weights: Array, bounds: Bounds) -> Array:
     """Weights after the correction: cut to an upper bound alone; 0 outside a band. NaN stays NaN, None is no bound."""
     lower, upper = bounds
@@ -58,8 +70,10 @@ def importance_weights(
 ) -> Weights:
     """Weights of each token ([B, T], or packed [N] with lengths), in the library and on the device of the logprobs.
 
-    At the level "sequence" each token has its response's W. Raises ValueError for arrays that do not fit each other.
+    At the level "sequence" each token has its response's W. Raises ValueError for arrays that do not fit each other, and for
+    bounds without sense.
     """
+    bounds = checked_bounds(bounds)
     if level not in ("token", "sequence"):
         raise ValueError(f"level is {level!r}, expected 'token' or 'sequence'")
     checked = usable(Batch(old_logprobs=old_logprobs, rollout_logprobs=rollout_logprobs, mask=mask, lengths=lengths))
@@ -119,7 +133,7 @@ class ImportanceWeights:
 
     def __init__(self, ops: Ops, settings: Settings) -> None:
         self._ops = ops
-        self._bounds = settings.is_bounds
+        self._bounds = checked_bounds(settings.is_bounds)
         self._raw = Spread(ops)
         self._corrected = Spread(ops)
         self._above: Scalar = 0
@@ -213,7 +227,7 @@ def beyond(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
     """Which weights are above the upper bound, and which below the lower one: 1 / upper where only an upper one is given."""
     lower, upper = bounds
     if lower is None:
-        lower = 1.0 / upper if upper else -math.inf
+        lower = 0.0 if upper is None else 1.0 / upper
     return weights > (math.inf if upper is None else upper), weights < lower
 
 
