@@ -165,6 +165,31 @@ def test_an_evaluation_is_a_row_of_its_own_in_the_same_step(tmp_path: Path) -> N
     assert "policy_entropy" in found.steps[1].metrics, "the step's own record did not wait for the evaluation"
 
 
+def test_a_row_that_comes_with_the_end_of_an_epoch_belongs_to_its_last_step(tmp_path: Path) -> None:
+    found = trained(tmp_path, logging_strategy="epoch", max_steps=4)  # 8 prompts, 4 a step: two steps are an epoch
+    assert [record.step for record in found.steps] == [1, 2, 3, 4]
+    assert ["loss" in record.metrics for record in found.steps] == [False, True, False, True]
+    assert all("policy_entropy" in record.metrics for record in found.steps)
+
+
+def test_an_evaluation_outside_of_the_training_is_no_step(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    from tocsin.trl import TocsinCallback
+
+    transport = MemoryTransport()
+    made = trl_run.trainer(
+        tmp_path, max_steps=1, eval_dataset=Dataset.from_list(trl_run.rows(trl_run.PROMPTS[:2])), per_device_eval_batch_size=8
+    )
+    callback = TocsinCallback("run-1", trainer=made, transport=transport)
+    made.add_callback(callback)
+    made.evaluate()
+    made.train()
+    made.evaluate()
+    assert [type(record).__name__ for record in transport.records] == ["RunRecord", "StepRecord", "EndRecord"]
+    assert callback.reporter is not None and callback.reporter.counters.dropped == {}
+
+
 class AskAt(MemoryTransport):
     """A collector that asks the run to stop at a step, and is heard before the step ends."""
 
