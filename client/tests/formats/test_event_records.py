@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.kit import events
 from tocsin import wire
-from tocsin.formats import Parsed, UnknownFormat, detect, read_records, run_id
+from tocsin.formats import FORMATS, Parsed, UnknownFormat, detect, read_records, run_id
 from tocsin.formats.event_paths import event_files, renamed, roots
 from tocsin.formats.event_proto import decoder
 from tocsin.wire import RunRecord, StepRecord
@@ -265,6 +265,11 @@ def test_any_bytes_raise_nothing_and_offsets_never_fall(
             assert place.error
         else:
             wire.decode(wire.encode(place.record))
+
+
+def test_event_files_are_not_fed_line_by_line() -> None:
+    with pytest.raises(TypeError, match="tensorboard has no parser of lines"):
+        FORMATS["tensorboard"].parser(run="r")
 
 
 def test_a_compressed_file_and_an_empty_folder_say_so(tmp_path: Path) -> None:

@@ -78,11 +78,12 @@ class Format:
     name: str
     what: str
     """One line for people: what writes it, and how it is recognised."""
-    make: MakeParser
+    make: MakeParser | None = None
+    """None: the format is no text (see `read`)."""
     whole: bool = False
     """The file is one document that is rewritten as a whole: it is read anew at each change, not followed."""
     read: ReadPath | None = None
-    """The format is no text, and a path of it may be a folder: it reads that by itself, and is followed in its own way."""
+    """How a format that is no text reads a path, which may be a folder. It is followed in its own way as well."""
     soft_break: bytes = b""
     """A byte at which an overlong line may be cut without loss (a progress bar returns the carriage for hours)."""
 
@@ -93,7 +94,11 @@ class Format:
 
         `run` names the run unless the log does; `names` overrides the vocabulary of the keys; `clock` dates records whose
         log has no time (without it they are 60 s apart from 0); `state` is what an earlier parser's `state()` gave.
+
+        Raises TypeError for a format that is not fed line by line.
         """
+        if self.make is None:
+            raise TypeError(f"{self.name} has no parser of lines")
         return self.make(run=run, names=names, clock=clock, state=dict(state) if state else None)
 
 

@@ -7,13 +7,12 @@ together and `event_rows` for what becomes a record. Needs the extra `tocsin[ten
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from tocsin.formats.base import Clock, Format, Parsed, RunLog, State, placed, unreadable
 from tocsin.formats.event_folder import EventFolder, Taken
-from tocsin.formats.event_proto import decoder
 from tocsin.formats.event_rows import LATE_STEPS, EventRows, Values
 from tocsin.formats.settings import with_canonical_names
 
@@ -63,42 +62,8 @@ def _whole(folder: EventFolder, rows: EventRows) -> Iterator[Parsed]:
     yield from placed(rows.finish(), folder.given, folder.given)
 
 
-class EventParser:
-    """The parser of one file, given event by event: `feed` takes one serialised event as its line."""
-
-    def __init__(self, rows: EventRows) -> None:
-        self._rows = rows
-        self._decode = decoder()
-
-    def feed(self, line: bytes, offset: int) -> Iterable[Parsed]:
-        """The records that this event completes."""
-        next_offset = offset + len(line)
-        try:
-            event = self._decode(line)
-        except ValueError as error:
-            return (unreadable(offset, next_offset, str(error), line),)
-        return take(self._rows, Taken("", offset, next_offset, event), offset, next_offset)
-
-    def finish(self) -> Iterable[Parsed]:
-        """What was held."""
-        return placed(self._rows.finish(), 0, 0)
-
-    def restarted(self) -> None:
-        """The events tell of restarts themselves."""
-
-    def state(self) -> State:
-        """Everything, held values included."""
-        return self._rows.state()
-
-
-def make(*, run: str, names: str | None, clock: Clock | None, state: State | None) -> EventParser:
-    """A parser of the events of one file. Raises NotInstalled without the extra."""
-    return EventParser(make_rows(run=run, names=names, clock=clock, state=state))
-
-
 TENSORBOARD = Format(
     NAME,
     "TensorBoard's event files: a folder with events.out.tfevents.* in it or below, or one such file",
-    make,
     read=read_path,
 )
