@@ -282,16 +282,32 @@ def test_a_compressed_file_and_an_empty_folder_say_so(tmp_path: Path) -> None:
         read_records(tmp_path / "empty", "tensorboard")
 
 
-@pytest.mark.parametrize("missing", ["tensorboard", "google.protobuf", "crc32c"])
-def test_without_the_extra_the_error_names_it(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events.write(tmp_path / "events.out.tfevents.1", ONE, 9.0)
+def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    """As if these packages were not installed."""
     real = builtins.__import__
 
-    def without(name: str, *rest: Any) -> Any:
-        if name == missing or name.startswith(f"{missing}."):
+    def find(name: str, *rest: Any) -> Any:
+        if any(name == package or name.startswith(f"{package}.") for package in missing):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name, *rest)
 
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(builtins, "__import__", find)
+
+
+@pytest.mark.parametrize("missing", [("tensorboard",), ("google.protobuf",), ("tensorboard", "crc32c")])
+def test_without_the_extra_the_error_names_it(
+    missing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events.write(tmp_path / "events.out.tfevents.1", ONE, 9.0)
+    without(monkeypatch, *missing)
     with pytest.raises(UnknownFormat, match=r"pip install 'tocsin\[tensorboard\]'"):
         list(read_records(tmp_path))
+
+
+def test_without_the_fast_checksum_the_same_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = events.write(tmp_path / "events.out.tfevents.1", ONE, 9.0)
+    path.write_bytes(path.read_bytes() + b"x" * 30 + b"".join(events.events(ONE)))
+    fast = list(read_records(tmp_path))
+    without(monkeypatch, "crc32c")
+    assert list(read_records(tmp_path)) == fast
+    assert [place.error for place in fast if place.record is None] == [f"{path.name}, byte 96: 30 damaged bytes"]
