@@ -115,13 +115,11 @@ def _add_extras(record: wire.StepRecord, extras: dict[str, Any], bad: Counter[st
             bad["rollouts_cut"] += len(rollouts) - wire.MAX_ROLLOUTS
         for rollout in rollouts[: wire.MAX_ROLLOUTS]:
             try:
-                record.rollouts.append(_rollout(rollout, bad))
+                record.rollouts.append(cut_rollout(rollout, bad))
             except Exception:  # as above
                 bad["bad_rollout"] += 1
     for logged in extras.get("rollout_log") or ():
-        for rollout in logged.sample()[: wire.MAX_ROLLOUTS - len(record.rollouts)]:
-            # The rollout log has all of it, so a cut in the record is no loss.
-            record.rollouts.append(_rollout(rollout, Counter()))
+        record.rollouts += logged.sample()[: wire.MAX_ROLLOUTS - len(record.rollouts)]
         record.rollout_log = logged.pointer or record.rollout_log
     if (record.groups is not None or record.rollouts) and len(wire.encode(record)) > MAX_VALUE_BYTES:
         bad["rollouts_cut"] += len(record.rollouts)
@@ -153,7 +151,11 @@ def _numbers(values: Any) -> list[float | str | None]:
     return [wire.metric_value(item) for item in _items(values)]
 
 
-def _rollout(rollout: Any, bad: Counter[str]) -> wire.Rollout:
+def cut_rollout(rollout: Any, bad: Counter[str]) -> wire.Rollout:
+    """A rollout within the limits of the wire, from one or from a mapping with its fields; a cut is counted as text_cut.
+
+    Raises whatever reading its fields raises.
+    """
     if isinstance(rollout, wire.Rollout):
         prompt, response = rollout.prompt, rollout.response
         reward, correct, truncated = rollout.reward, rollout.correct, rollout.truncated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import threading
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kit.services import until
+from tocsin import wire
 from tocsin.rollout_log import read_rollouts
 from tocsin.rollout_log.columns import Columns, take
 from tocsin.rollout_log.files import files_of_step, log_files
@@ -61,7 +63,7 @@ def test_steps_go_to_the_file_that_was_told(log: RolloutLog, tmp_path: Path) -> 
     assert log.flush(30)
     (file,) = log_files(tmp_path / "run-1")
     for sample in told:
-        assert [fields["response"] for fields in sample.sample()] == ["text", "text"]
+        assert [rollout.response for rollout in sample.sample()] == ["text", "text"]
         assert sample.pointer == str(file.path)
     assert [row["step"] for row in read_rollouts(file.path)] == [1, 1, 2, 2, 2, 2, 5, 5]
     assert log.counts() == (4, 8, 0, {}, 0)
@@ -167,7 +169,7 @@ def test_memory_is_let_go_of_when_a_step_is_on_disk(log: RolloutLog) -> None:
     del step
     assert log.flush(30)
     until(lambda: (gc.collect(), alive() is None)[1], "the step to go")
-    assert [fields["picked"] for fields in sample.sample()] == ["first", "random"]
+    assert [rollout.picked for rollout in sample.sample()] == ["first", "random"]
 
 
 def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -257,17 +259,26 @@ def test_columns_that_break_while_they_are_written(log: RolloutLog, tmp_path: Pa
 def test_what_cannot_be_read_is_counted_once(log: RolloutLog) -> None:
     sample = log.put(columns(1, rewards=["high", 1.0], correct=[True], components={"x": [1.0, object()]}))
     assert log.flush(30)
-    assert [fields.get("reward") for fields in sample.sample()] == [None, 1.0]
+    assert [rollout.reward for rollout in sample.sample()] == [None, 1.0]
     assert dict(log.bad) == {"bad_value": 2, "bad_column": 1}
 
 
 def test_the_sample_is_of_the_step_and_says_why(log: RolloutLog) -> None:
     rewards = [0.0, 1.0, -2.0, -1.0]
     step = take(4, 1.0, ["a", "bb", "ccc", "d"], prompts="same for all", rewards=rewards, truncated=[0, 0, 1, 0])
-    same = {"prompt": "same for all", "truncated": False}
+    made = functools.partial(wire.Rollout, prompt="same for all")
     assert log.put(step).sample() == [
-        {**same, "response": "a", "index": 0, "picked": "first", "reward": 0.0},
-        {**same, "response": "ccc", "index": 2, "picked": "worst", "reward": -2.0, "truncated": True},
-        {**same, "response": "bb", "index": 1, "picked": "best", "reward": 1.0},
-        {**same, "response": "d", "index": 3, "picked": "random", "reward": -1.0},
+        made(response="a", index=0, picked="first", reward=0.0, truncated=False),
+        made(response="ccc", index=2, picked="worst", reward=-2.0, truncated=True),
+        made(response="bb", index=1, picked="best", reward=1.0, truncated=False),
+        made(response="d", index=3, picked="random", reward=-1.0, truncated=False),
     ]
+
+
+def test_a_sample_that_waits_for_its_record_is_small(log: RolloutLog) -> None:
+    sample = log.put(take(1, 1.0, ["x" * 1_000_000] * 64, prompts="y" * 1_000_000))
+    assert log.flush(30)
+    rollouts = sample.sample()
+    assert len(rollouts) == 8
+    assert all(len(rollout.prompt) + len(rollout.response) <= wire.MAX_ROLLOUT_BYTES for rollout in rollouts)
+    assert dict(log.bad) == {}

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tocsin import wire
-from tocsin.build import clean
+from tocsin.build import clean, cut_rollout
 from tocsin.handoff import Handoff
 from tocsin.rollout_log.columns import Columns, as_text, entries, flag, number
 from tocsin.rollout_log.files import FileWriter, StepTooLarge, file_name, folder_name
@@ -68,10 +68,10 @@ class Sample:
         """Path of the file; empty when none is written. To be read after `sample`, which may find that the step was dropped."""
         self._columns = weakref.ref(columns)
         self._lock = threading.Lock()
-        self._found: list[dict[str, Any]] | None = None
+        self._found: list[wire.Rollout] | None = None
 
-    def sample(self) -> list[dict[str, Any]]:
-        """The fields of a `wire.Rollout` for each; empty if the step was dropped before anybody asked. Never raises."""
+    def sample(self) -> list[wire.Rollout]:
+        """Cut to the limits of the wire; empty if the step was dropped before anybody asked. Never raises."""
         with self._lock:
             if self._found is None:
                 columns = self._columns()
@@ -280,8 +280,8 @@ class RolloutLog:
             warn_once("rollouts_full", "rollouts come faster than they can be written; those of the oldest steps are dropped")
 
 
-def _sampled(columns: Columns) -> list[dict[str, Any]]:
-    """The fields of the sampled responses of a step."""
+def _sampled(columns: Columns) -> list[wire.Rollout]:
+    """The sampled responses of a step. That their texts are cut is not counted: the files have all of them."""
     responses, unread = columns.read_responses(), Counter[str]()  # what cannot be read is counted where the rows are written
     lengths = [len(response if isinstance(response, str) else as_text(response)) for response in responses]
     prompts, rewards, correct, truncated = (
@@ -300,5 +300,5 @@ def _sampled(columns: Columns) -> list[dict[str, Any]]:
             for name, column in (("correct", correct), ("truncated", truncated))
             if column is not None
         }
-        found.append(fields)
+        found.append(cut_rollout(fields, unread))
     return found
