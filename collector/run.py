@@ -212,6 +212,8 @@ class Run:
             return _APPLIED[Outcome.DROPPED_ATTEMPT]
         opens = record.attempt > order.declared or not self._configured
         declared = (record.labels, _plain(record.config), record.links, record.on_stop)
+        if not opens:
+            declared = self._added(*declared)
         changed = declared != (self.labels, self.config, self.links, self.on_stop)
         if not opens and not changed:
             order.declare(record.attempt, record.time, reconfigured=False)
@@ -228,6 +230,14 @@ class Run:
             for signal in self._signals:
                 signal.phase_changed(keys)
         return Applied(Outcome.OPENED if opens else Outcome.RECONFIGURED, phase_changed=keys)
+
+    def _added(
+        self, labels: Mapping[str, str], config: Mapping[str, Any], links: Mapping[str, str], on_stop: str
+    ) -> tuple[Mapping[str, str], Mapping[str, Any], Mapping[str, str], str]:
+        """What is known of the attempt with what a further declaration of it says: a job and the followers of its log and its
+        dumps each know a part, and none of them knows that it has to repeat the others'."""
+        opted = self.on_stop if on_stop == "ignore" else on_stop
+        return {**self.labels, **labels}, {**self.config, **config}, {**self.links, **links}, opted
 
     def _end(self, record: wire.EndRecord) -> Applied:
         order = self._order

@@ -343,3 +343,27 @@ def test_the_same_arrivals_are_the_same_object() -> None:
         seen.append(run.arrived)
     assert {id(arrived) for arrived in seen[70:160]} == {id(seen[70])}
     assert seen[-1] >= {"grad_norm", "own", 'reward_component_mean{component="b"}', "grad_norm_spike_ratio"}
+
+
+def test_a_follower_that_declares_the_same_attempt_takes_nothing_away() -> None:
+    job = wire.RunRecord(
+        run="r", time=time_of(0), labels={"team": "lab"}, config={"group_size": 8, "clip_high": 0.28}, links={"wandb": "w"},
+        on_stop="pause",
+    )  # fmt: skip
+    run = played([job, *(row(n, grad_norm=1.0 + n / 100) for n in range(1, 40))])
+    before = dict(run.baselines)
+    assert before
+    dump = wire.RunRecord(run="r", time=time_of(40), labels={"framework": "nemo_rl"}, config={"group_size": 8})
+    (applied,) = apply(run, dump)
+    assert (applied.outcome, applied.phase_changed) == (Outcome.RECONFIGURED, ())
+    assert run.labels == {"team": "lab", "framework": "nemo_rl"}
+    assert run.config == {"group_size": 8, "clip_high": 0.28}
+    assert (run.links, run.on_stop) == ({"wandb": "w"}, "pause")
+    assert run.baselines == before
+    assert apply(run, dump)[0].outcome is Outcome.DUPLICATE
+
+
+def test_a_new_attempt_is_what_its_own_declaration_says() -> None:
+    first = wire.RunRecord(run="r", time=time_of(0), labels={"team": "lab"}, config={"group_size": 8, "clip_high": 0.28})
+    run = played([first, row(1, grad_norm=1.0), wire.RunRecord(run="r", time=time_of(2), attempt=2, config={"group_size": 8})])
+    assert (run.labels, run.config) == ({}, {"group_size": 8})
