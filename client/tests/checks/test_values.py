@@ -35,14 +35,18 @@ def test_narrow_torch_types() -> None:
     for kind in (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2):
         assert numeric(torch.tensor(EIGHTHS).to(kind), "x").tolist() == EIGHTHS
     for kind in (torch.bool, torch.int8, torch.int64):
-        assert numeric(torch.tensor([0, 1], dtype=kind), "x").tolist() == [0, 1]
+        found = numeric(torch.tensor([0, 1], dtype=kind), "x")
+        assert found.tolist() == [0, 1]
+        assert found.dtype.kind in "bi", "whole numbers stay whole: a digest tells them apart"
     with pytest.raises(CheckInputError, match="x: a tensor that cannot be read"):
         numeric(torch.zeros(2, device="meta"), "x")
     with pytest.raises(CheckInputError, match="x: expected numbers, got an array of complex64"):
         numeric(torch.zeros(2, dtype=torch.complex64), "x")
 
 
-@pytest.mark.parametrize("bad", [None, "text", b"text", {"a": 1}, [[1], [1, 2]], [None], np.array(["2026"], dtype="M8"), 1j])
+@pytest.mark.parametrize(
+    "bad", [None, "text", b"text", {"a": 1}, [[1], [1, 2]], [None], np.array(["2026"], dtype="M8"), 1j, np.zeros(2, "V4")]
+)
 def test_what_is_no_number_is_refused(bad: Any) -> None:
     with pytest.raises(CheckInputError, match=r"^the argument: "):
         numeric(bad, "the argument")
