@@ -203,6 +203,29 @@ def test_a_step_that_no_deletion_makes_room_for(tmp_path: Path) -> None:
     writer.close()
 
 
+def test_a_step_that_is_too_large_costs_no_more_than_half_of_the_log(tmp_path: Path) -> None:
+    writer = FileWriter(100_000)
+    for step in range(8):
+        writer.write(tmp_path / name(step, step), lines(step, count=1, text=random_text(20_000)))
+    before = sum(file.size for file in log_files(tmp_path))
+    with pytest.raises(StepTooLarge):
+        writer.write(tmp_path / name(9, 9), [random_text(10_000).encode() for _ in range(1_000)])
+    assert sum(file.size for file in log_files(tmp_path)) > before - 60_000
+    writer.write(tmp_path / name(10, 10), lines(10))
+    assert 10 in steps(tmp_path)
+    writer.close()
+
+
+def test_a_file_that_somebody_cut_goes_on_at_its_end(writer: FileWriter, tmp_path: Path) -> None:
+    path = tmp_path / name(1, 1)
+    writer.write(path, lines(1))
+    size = path.stat().st_size
+    writer.write(path, lines(2))
+    os.truncate(path, size)
+    writer.write(path, lines(3))
+    assert steps(path) == [1, 3]
+
+
 def test_the_files_of_other_ranks_may_go_under_their_writer(tmp_path: Path) -> None:
     first, second = FileWriter(60_000), FileWriter(60_000)
     paths = tmp_path / name(0, 1), tmp_path / name(0, 2)

@@ -4,7 +4,7 @@ Errors:
 
     OSError      the file system refuses, or has only what the job itself may need; nothing of the step is in the file, and it
                  may be tried again
-    StepTooLarge the step alone is larger than what all files of the run may be; nothing of it is in the file
+    StepTooLarge the step alone takes more than half of what all files of the run may; nothing of it is in the file
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"attempt\d+-rank\d+-step(\d+)-(\d{20})-(\d+-[0-9a-f]{
 
 
 class StepTooLarge(Exception):
-    """No room for a step even with all other files gone."""
+    """A step would cost the log more than half of its files."""
 
 
 class LogFile(NamedTuple):
@@ -111,9 +111,9 @@ class FileWriter:
             for chunk in _compressed(lines):
                 view = memoryview(chunk)
                 total += len(chunk)
-                while total > self._max_bytes:
-                    if not others:
-                        raise StepTooLarge(f"more than {self._max_bytes} bytes")
+                if written + len(chunk) > self._max_bytes // 2 or self._size + written + len(chunk) > self._max_bytes:
+                    raise StepTooLarge(f"more than {self._max_bytes // 2} bytes")
+                while total > self._max_bytes and others:
                     total -= self._delete(others.pop(0))
                 while view:
                     count = os.write(self._fd, view)
@@ -135,8 +135,8 @@ class FileWriter:
     def _open(self, path: Path) -> None:
         """Make `path` the open file, ending after its last whole step."""
         if path == self._path and self._fd >= 0 and os.fstat(self._fd).st_nlink:
-            if os.fstat(self._fd).st_size != self._size:
-                os.ftruncate(self._fd, self._size)  # what a failed write left behind
+            self._size = min(self._size, os.fstat(self._fd).st_size)  # less only if somebody else cut it
+            os.ftruncate(self._fd, self._size)  # what a failed write left behind
             return
         self.close()
         path.parent.mkdir(parents=True, exist_ok=True)
