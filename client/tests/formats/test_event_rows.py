@@ -356,3 +356,32 @@ def test_attempts_never_fall_and_steps_of_one_fall_no_further_than_the_collector
         if isinstance(record, StepRecord):
             assert record.step >= newest.get(attempt, record.step) - LATE_STEPS
             newest[attempt] = max(newest.get(attempt, record.step), record.step)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["begin", "log", "log", "log", "close"]),
+            st.sampled_from("abc"),
+            st.integers(0, 30),
+            st.sampled_from(["train", "rollout", "perf", "eval"]),
+        ),
+        max_size=60,
+    )
+)
+def test_no_value_is_lost_and_none_is_told_twice(actions: list[tuple[str, str, int, str]]) -> None:
+    """Whatever the clocks do: each value is in exactly one record, or was refused with its reason."""
+    rows = make_rows(run="r", names="slime", clock=None, state=None)
+    out: list[Record] = []
+    taken: list[str] = []
+    for index, (what, writer, step, family) in enumerate(actions):
+        if what == "log":
+            records, error = rows.take(Values(writer, float(index), step, {f"{family}/v{index}": float(index)}))
+            out += records
+            if not error:
+                taken.append(f"{family}/v{index}")
+        else:
+            out += _do(rows, what, writer, float(index), step, "", 0.0)
+    told = [key for record in [*out, *rows.finish()] if isinstance(record, StepRecord) for key in record.metrics]
+    assert sorted(told) == sorted(taken)
