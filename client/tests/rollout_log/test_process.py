@@ -50,6 +50,25 @@ def test_the_exit_flushes_without_being_asked(tmp_path: Path) -> None:
     assert found(tmp_path) == [(step, str(index)) for step in range(20) for index in range(100)]
 
 
+def test_a_job_that_writes_loads_nothing_that_reads(tmp_path: Path) -> None:
+    loaded = run(
+        """
+        import sys, tocsin
+        reporter = tocsin.Reporter("r")
+        reporter.log_rollouts(1, responses=["a"])
+        reporter.close()
+        print(" ".join(sorted(name for name in sys.modules if name.startswith("tocsin"))))
+        """,
+        tmp_path,
+    ).split()
+    assert "tocsin.rollout_log.writer" in loaded
+    assert not [name for name in loaded if name.startswith(("tocsin.formats", "tocsin.ship", "tocsin.batch", "tocsin.checks"))]
+    import tocsin.rollout_log
+
+    with pytest.raises(AttributeError, match="no attribute 'writers'"):
+        tocsin.rollout_log.writers  # noqa: B018 - reading it is the test
+
+
 def test_a_forked_child_writes_its_own_and_none_of_its_parents(tmp_path: Path) -> None:
     run(
         """

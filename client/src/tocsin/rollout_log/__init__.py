@@ -19,6 +19,18 @@ Only `tocsin.reporter` writes: `reporter.log_rollouts(...)`.
 
 from __future__ import annotations
 
-from tocsin.rollout_log.reading import RolloutRow, read_rollouts
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tocsin.rollout_log.reading import RolloutRow, read_rollouts
 
 __all__ = ["RolloutRow", "read_rollouts"]
+
+
+def __getattr__(name: str) -> Any:
+    """Reading is loaded when it is asked for: a training job only writes."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tocsin.rollout_log import reading
+
+    return getattr(reading, name)
