@@ -43,16 +43,16 @@ def run() -> dict[str, float]:
     return figures
 
 
-def made(form: str) -> tuple[Batch, int]:
+def made(form: str, rows: int = ROWS, width: int = WIDTH) -> tuple[Batch, int]:
     """A batch as GRPO makes it, 95 % of its positions under the mask, and the bytes of its token arrays."""
     random = np.random.default_rng(0)
-    lengths = random.integers(WIDTH * 9 // 10, WIDTH + 1, ROWS)
-    mask = np.arange(WIDTH) < lengths[:, None]
-    old = -random.standard_exponential((ROWS, WIDTH), dtype=np.float32)
+    lengths = random.integers(width * 9 // 10, width + 1, rows)
+    mask = np.arange(width) < lengths[:, None]
+    old = -random.standard_exponential((rows, width), dtype=np.float32)
     arrays: dict[str, Any] = {"old_logprobs": old}
     for name, apart in (("rollout_logprobs", 0.02), ("new_logprobs", 0.05), ("ref_logprobs", 0.1)):
-        arrays[name] = old + np.float32(apart) * random.standard_normal((ROWS, WIDTH), dtype=np.float32)
-    rewards = (random.random(ROWS) < 0.4).astype(np.float64)
+        arrays[name] = old + np.float32(apart) * random.standard_normal((rows, width), dtype=np.float32)
+    rewards = (random.random(rows) < 0.4).astype(np.float64)
     groups = rewards.reshape(-1, 16)
     advantages = ((groups - groups.mean(1, keepdims=True)) / (groups.std(1, ddof=1, keepdims=True) + 1e-6)).reshape(-1)
     for array in arrays.values():
@@ -66,7 +66,7 @@ def made(form: str) -> tuple[Batch, int]:
         arrays["mask"] = torch.from_numpy(mask)
     else:
         arrays["mask"] = mask
-    prompts = [f"p{row // 16}" for row in range(ROWS)]
+    prompts = [f"p{row // 16}" for row in range(rows)]
     size = sum(int(array.nbytes) for array in arrays.values())
     return Batch(**arrays, advantages=advantages, rewards=rewards, correct=rewards > 0, prompts=prompts), size
 
@@ -139,7 +139,9 @@ def measure(form: str) -> dict[str, float]:
     """The figures of one form, in this process."""
     batch, size = made(form)
     if form.startswith("torch"):
-        memory = _resident(lambda: summarize(batch, SETTINGS))  # first, while no memory lies free in the process
+        small, _ = made(form, rows=16, width=16)
+        summarize(small, SETTINGS)  # loads the code that it needs, which is no memory of the batch
+        memory = _resident(lambda: summarize(batch, SETTINGS))  # before any memory lies free in the process
         return {"ms": _milliseconds(lambda: summarize(batch, SETTINGS)), "memory": memory / size}
     return {
         "ms": _milliseconds(lambda: summarize(batch, SETTINGS)),

@@ -23,6 +23,9 @@ class Ops(Protocol):
     def array(self, values: Any) -> Array:
         """Anything array-like, on this device; a view where possible. Raises ValueError or TypeError for what is none."""
 
+    def hold(self, values: Any) -> Array:
+        """As `array`, for token arrays: may stay in a form that only `floats`, `flags`, `take`, `pick` and `repeat` know."""
+
     def floats(self, x: Array) -> Array:
         """float32 of halves and whole numbers; float32 and float64 as they are."""
 

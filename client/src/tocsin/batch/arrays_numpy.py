@@ -40,6 +40,9 @@ class NumpyOps:
         """A view of an array; a new one of a list."""
         return numbers_of(values)
 
+    def hold(self, values: Any) -> Array:
+        return self.array(values)
+
     def floats(self, x: Array) -> Array:
         if x.dtype in (np.float32, np.float64):
             return x

@@ -45,6 +45,9 @@ class TorchOps:
             raise ValueError(f"lies on {values.device}, the others on {self._device}")
         return values.detach().to(self._device)
 
+    def hold(self, values: Any) -> Array:
+        return self.array(values)
+
     def floats(self, x: Array) -> Array:
         return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
 

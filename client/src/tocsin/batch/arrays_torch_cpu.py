@@ -1,54 +1,55 @@
-"""Array operations on torch tensors in main memory, by numpy on the same memory where torch is slow. See `arrays.Ops`."""
+"""Array operations for torch tensors in main memory: numpy's, on the same memory, as it is faster there. See `arrays.Ops`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from tocsin.batch.arrays_numpy import NumpyOps
+from tocsin.batch.arrays_numpy import Array, NumpyOps
 from tocsin.batch.arrays_torch import TorchOps
 
-Array = Any
-"""A torch.Tensor."""
 
-
-class TorchCpuOps(TorchOps):
-    """torch on the processor. Selection, segments, finding and counting are 3 to 20 times as fast by numpy, on one core."""
-
-    block_tokens: int = 1 << 17
+class TorchCpuOps(NumpyOps):
+    """numpy inside, tensors outside: what `lay` makes is a tensor again."""
 
     def __init__(self) -> None:
-        super().__init__(torch.device("cpu"))
-        self._numpy = NumpyOps()
+        self._torch = TorchOps(torch.device("cpu"))
 
-    def places(self, mask: Array) -> Array:
-        return torch.from_numpy(self._numpy.places(mask.numpy()))
+    def array(self, values: Any) -> Array:
+        """A view of a tensor; halves, which numpy is slow with or does not know, as float32."""
+        found: Array = _numpy(self.hold(values))
+        return found
 
-    def is_finite(self, x: Array) -> Array:
-        if x.dtype in (torch.float32, torch.float64):
-            return torch.from_numpy(self._numpy.is_finite(x.numpy()))
-        return super().is_finite(x)
+    def hold(self, values: Any) -> Any:
+        """Halves stay the tensors that they are: a block is made float32 when it is taken, so that no whole array ever is."""
+        if not isinstance(values, torch.Tensor):
+            return super().array(values)
+        held = self._torch.array(values)
+        return held if held.is_floating_point() and held.element_size() < 4 else _numpy(held)
 
-    def count(self, flags: Array) -> Array:
-        return torch.from_numpy(np.asarray(np.count_nonzero(flags.numpy()), dtype=np.float64))
+    def floats(self, x: Any) -> Array:
+        return super().floats(_numpy(x))
 
-    def count_rows(self, flags: Array) -> Array:
-        return torch.from_numpy(self._numpy.count_rows(flags.numpy()))
+    def flags(self, x: Any) -> Array:
+        return super().flags(_numpy(x))
 
-    def count_segments(self, flags: Array, counts: Array) -> Array:
-        return torch.from_numpy(self._numpy.count_segments(flags.numpy(), counts.numpy()))
+    def take(self, x: Any, mask: Array) -> Array:
+        return super().take(_numpy(x), mask)
 
-    def segment_sum(self, x: Array, counts: Array) -> Array:
-        return torch.from_numpy(self._numpy.segment_sum(x.numpy(), counts.numpy()))
+    def pick(self, x: Any, places: Array) -> Array:
+        return super().pick(_numpy(x), places)
 
-    def segment_max(self, x: Array, counts: Array) -> Array:
-        return torch.from_numpy(self._numpy.segment_max(x.numpy(), counts.numpy()))
+    def repeat(self, x: Any, counts: Array) -> Array:
+        return super().repeat(_numpy(x), counts)
 
-    def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
-        return [torch.from_numpy(value) for value in self._numpy.quantiles(x.numpy(), levels)]
+    def lay(self, x: Array, places: Array | None, shape: tuple[int, ...]) -> Any:
+        return torch.from_numpy(super().lay(x, places, shape))
 
-    def top(self, x: Array, k: int) -> Array:
-        return torch.from_numpy(self._numpy.top(x.numpy(), k))
+
+def _numpy(x: Any) -> Any:
+    """The same memory as a numpy array; of halves, and floats that are smaller still, a float32 copy."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    known = not x.is_floating_point() or x.dtype in (torch.float32, torch.float64)
+    return (x if known else x.float()).numpy()

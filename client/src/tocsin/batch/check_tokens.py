@@ -25,7 +25,7 @@ def check_tokens(batch: Batch, problems: dict[str, str]) -> Tokens:
     arrays: dict[str, Any] = {}
     for name, value in given.items():
         try:
-            arrays[name] = ops.array(value)
+            arrays[name] = ops.hold(value)
         except Exception as error:
             # Whatever a foreign array type may raise: it becomes the reason why the field is left out.
             problems[name] = f"{name} is no array of numbers: {type(error).__name__}: {error}"[:300]

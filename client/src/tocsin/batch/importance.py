@@ -83,7 +83,8 @@ def importance_weights(
         for block in checked.tokens.blocks()
     ]
     if not raw:
-        return Weights(*(ops.floats(checked.tokens.arrays["old_logprobs"]) * 1 for _ in range(2)))
+        nothing = ops.floats(checked.tokens.arrays["old_logprobs"]).reshape(-1)
+        return Weights(checked.tokens.laid(nothing), checked.tokens.laid(nothing))
     whole = ops.join(raw)
     return Weights(checked.tokens.laid(whole), checked.tokens.laid(corrected(ops, whole, bounds)))
 

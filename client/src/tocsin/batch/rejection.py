@@ -127,7 +127,7 @@ def rejection_mask(
     checked = usable(Batch(old_logprobs=old_logprobs, rollout_logprobs=rollout_logprobs, mask=mask, lengths=lengths))
     kept = [kept_tokens(block, rules, [rule.statistic(block) for rule in rules]) for block in checked.tokens.blocks()]
     if not kept:
-        return checked.ops.flags(checked.tokens.arrays["old_logprobs"])
+        return checked.tokens.laid(checked.ops.flags(checked.tokens.arrays["old_logprobs"]).reshape(-1))
     return checked.tokens.laid(checked.ops.join(kept))
 
 
