@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,19 @@ def test_the_record_is_plain_json_that_the_collector_decodes(reporter: tocsin.Re
     value: Message = transport.messages[-1]
     assert wire.decode(value.value).unknown == ()
     assert [rollout["reward"] for rollout in json.loads(value.value)["rollouts"]] == ["nan", "inf"]
+
+
+def test_the_call_of_the_page_as_written(reporter: tocsin.Reporter, tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "measures" / "rollout_log.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names = {
+        "reporter": reporter, "step": 4, "prompts": ["p", "p"], "responses": ["a", "b"], "rewards": [1.0, 0.0],
+        "accuracy": [1, 0], "format_rewards": [0.0, 0.0], "correct": [True, False], "truncated": [False, False], "version": 3,
+        "prompt_ids": ["7", "7"], "answers": ["a", "a"],
+    }  # fmt: skip
+    exec(code, names)
+    assert reporter.flush(30)
+    assert reporter.counters.bad_values == {}
+    first, second = rows(tmp_path, 4)
+    told = {"run", "attempt", "rank", "step", "index", "of", "time", "response", "prompt", "prompt_id", "reward", "components"}
+    assert first.keys() == second.keys() == told | {"correct", "truncated", "policy_version", "extra"}
