@@ -10,7 +10,7 @@ import pytest
 
 from tests.frameworks import reading, reference
 from tests.frameworks.reading import Sent, Value
-from tocsin.formats import read_records
+from tocsin.formats import read_records, recognise
 
 SAMPLES = reading.names()
 ALIASES = reference.load()
@@ -33,6 +33,15 @@ def test_the_format_is_recognised_and_all_is_read(sample: str) -> None:
     assert sent.unreadable == table.unreadable
     assert sent.steps == sorted(table.steps)
     assert {record.names for record in sent.records if hasattr(record, "names")} == {table.names}
+
+
+@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if not sample.endswith(".rows.json")])
+def test_a_log_that_is_just_being_written_is_never_taken_for_another(sample: str) -> None:
+    """A follower keeps to the first format that it recognises."""
+    lines = (reading.SAMPLES / sample).read_bytes().splitlines(keepends=True)
+    for beginning in itertools.accumulate(lines):
+        for cut in (beginning, beginning[: -len(beginning) // 3]):
+            assert recognise(cut) in (None, reading.table(sample).format), cut[-200:]
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

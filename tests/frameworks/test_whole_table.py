@@ -43,7 +43,6 @@ NEEDS_MORE: Final = {
 """Entries that one key alone does not feed; the samples have them."""
 NOT_MEANT: Final = {
     ("reward_component_mean", "trl"): r"^(train/)?rewards/(chosen|rejected|margins|accuracies)",
-    ("reward_component_mean", "unsloth"): r"^(train/)?rewards/(chosen|rejected|margins|accuracies)",
     ("eval_score", "slime"): r"^eval/(step$|.*-(truncated_ratio|repetition_frac|pass@\d+)$)",
 }
 """Keys that a pattern takes and its note takes back."""

@@ -21,10 +21,20 @@ BEGINNINGS = {
         '{"log_history": []}',
     ],
     "roll-state": ['{"step": 2, "log_history": [{"actor/lr@mean": NaN, "system/step": 0}], "kv": {}}'],
-    "roll-console": ['(RLVRPipeline pid=1) [x] metrics_tag: {"step": 12, "metrics": {"actor/lr": NaN}}'],
-    "openrlhf-console": ["\x1b[36m(PPOTrainer pid=7)\x1b[0m \u2728 Global step 12: {'policy_loss': 0.1, 'kl': nan}"],
+    "roll-console": [
+        "[INFO] create tracker stdout, kwargs: {}",
+        '(RLVRPipeline pid=1) [x] metrics_tag: {"step": 12, "metrics": {"actor/lr": NaN}}',
+    ],
+    "openrlhf-console": [
+        "(PolicyModelActor pid=2) loading",
+        "(LLMRayActor pid=2) ready",
+        "\x1b[36m(PPOTrainer pid=7)\x1b[0m \u2728 Global step 12: {'policy_loss': 0.1, 'kl': nan}",
+    ],
     "areal-console": ["20260101-00:00:00.000 StatsLogger INFO: Epoch 1/10 Step 3/100 Train step 3/1000 done."],
-    "slime-console": ["(MegatronTrainRayActor pid=9) [2026-01-01 00:00:00] model.py:9 - step 5: {'train/loss': 0.0}"],
+    "slime-console": [
+        "\x1b[36m(MegatronTrainRayActor pid=9)\x1b[0m loading",
+        "(MegatronTrainRayActor pid=9) [2026-01-01 00:00:00] model.py:9 - step 5: {'train/loss': 0.0}",
+    ],
     "trl-console": [
         "noise\n{'loss': '0.1', 'grad_norm': '0.2', 'epoch': '0.1'}",
         "***** Running training *****\n",
@@ -42,11 +52,28 @@ def test_each_format_is_recognised(tmp_path: Path, format: str, text: str) -> No
     assert detect(path) == format
 
 
-@pytest.mark.parametrize("text", ["(ActorWorker pid=77) loading", "(RolloutWorker pid=1) ready", "(PolicyModelActor pid=2) ok"])
+@pytest.mark.parametrize("text", ["(ActorWorker pid=77) loading", "(RolloutWorker pid=1) ready"])
 def test_another_frameworks_workers_are_no_sign_of_verl(tmp_path: Path, text: str) -> None:
     """A follower looks before the first row: what it takes the log for then, it keeps."""
     path = tmp_path / "x.log"
     path.write_text(text)
+    with pytest.raises(UnknownFormat):
+        detect(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Loading safetensors checkpoint shards:   0% Completed | 0/4 [00:00<?, ?it/s]",
+        "Map:   0%|          | 0/9000 [00:00<?, ? examples/s]",
+        "\x1b[36m(RolloutManager pid=5)\x1b[0m Rollout generation:   0%|          | 0/512 [00:00<?, ?it/s]",
+        "(ActorWorker pid=5)   0%|          | 0/16 [00:00<?, ?it/s]",
+    ],
+)
+def test_the_bar_of_an_engine_is_no_sign_of_the_trainer(tmp_path: Path, text: str) -> None:
+    """Every engine draws one while it loads the model, before any framework has logged a row."""
+    path = tmp_path / "x.log"
+    path.write_text(f"INFO 01-01 starting\n{text}\n")
     with pytest.raises(UnknownFormat):
         detect(path)
 

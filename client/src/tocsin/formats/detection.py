@@ -24,11 +24,19 @@ _FIRST_ENTRY: Final = re.compile(rb'"log_history"\s*:\s*\[\s*(?:\]|\{[^{}]*\}|[^
 _BARE_HISTORY: Final = re.compile(rb'\[\s*\{[^{}]*"(?:system/)?step"\s*:[^{}]*\}')
 _ROLLS_STEP: Final = b'"system/step"'
 _TRAINERS_KEYS: Final = (b'"best_metric"', b'"global_step"', b'"max_steps"')
-# Signs of a trainer that has not logged a row yet.
-_TRL_SIGNS: Final = re.compile(
-    rb"\*{5} Running training \*{5}|Unsloth(?::| \d{4}\.)|Total (?:optimization )?steps = \d|0/\d+ \[00:00<\?"
-)
-_VERL_SIGNS: Final = re.compile(rb"\((?:main_task|\w*TaskRunner|WorkerDict|AgentLoopWorker) pid=\d+|Training Progress:\s")
+_TRAINING_BAR: Final = rb"(?:\A|[\r\n]) *0%\|[^|]*\| 0/\d+ \[00:00<\?"
+"""The Trainer's bar has no words before it; those of engines that load a model have."""
+_SIGNS: Final = {
+    "verl-console": re.compile(rb"\((?:main_task|\w*TaskRunner|WorkerDict|AgentLoopWorker) pid=\d+|Training Progress:\s"),
+    "openrlhf-console": re.compile(rb"\((?:PolicyModel|ReferenceModel|CriticModel)\w*Actor pid=\d+|\(LLMRayActor\w* pid=\d+"),
+    "slime-console": re.compile(rb"\((?:Megatron|FSDP)TrainRayActor pid=\d+"),
+    "roll-console": re.compile(rb"create tracker stdout\b"),
+    "trl-console": re.compile(
+        rb"\*{5} Running training \*{5}|Unsloth(?::| \d{4}\.)|Total (?:optimization )?steps = \d|" + _TRAINING_BAR
+    ),
+}
+"""Signs of a job that has not logged a row yet, so that its console is known before it is long. Ray prints the names of its
+processes; each is one framework's own."""
 LOOKED_FOR: Final = (
     'canonical records ({"v": 1, "kind": ...}), verl JSONL ({"step": ..., "data": {...}}), '
     "other JSON lines with a step, a CSV header with a step column, "
@@ -74,9 +82,7 @@ def recognise(beginning: bytes) -> str | None:
     for row in rows:
         if found := _line_format(row):
             return found
-    if _VERL_SIGNS.search(beginning):
-        return "verl-console"
-    return "trl-console" if _TRL_SIGNS.search(beginning) else None
+    return next((name for name, signs in _SIGNS.items() if signs.search(beginning)), None)
 
 
 def _state_format(beginning: bytes) -> str | None:
