@@ -116,6 +116,17 @@ def test_a_step_is_sent_when_its_grace_is_over(ship: Ship) -> None:
     assert steps(ship.poll(GRACE_SECONDS)) == [(1, 1, {"eval/eval_gsm8k_pass1": 0.25})]
 
 
+def test_values_of_another_clock_hold_no_step_back(ship: Ship) -> None:
+    """NeMo RL looks at its machines every few seconds."""
+    append(ship.path / NAME, events.whole([(101.0, 1, {"train/gen_kl_error": 0.5})], 1.0))
+    assert ship.poll() == []
+    for tick in range(int(GRACE_SECONDS) - 1):
+        append(ship.path / NAME, events.scalar("ray/node.0.gpu.0.util", 1.0, tick, 102.0 + tick))
+        assert ship.poll(1.0) == []
+    append(ship.path / NAME, events.scalar("ray/node.0.gpu.0.util", 1.0, 99, 199.0))
+    assert steps(ship.poll(1.0)) == [(1, 1, {"train/gen_kl_error": 0.5})]
+
+
 def test_a_clock_that_is_set_back_holds_nothing_for_ever(ship: Ship) -> None:
     append(ship.path / NAME, events.whole(rows(1), 1.0))
     assert ship.poll() == []

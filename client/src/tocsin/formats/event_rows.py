@@ -94,6 +94,8 @@ class EventRows:
         """All tags so far, as long as it is not decided whose names they are."""
         self._latest = -math.inf
         """Time of the newest scalar."""
+        self.changes = 0
+        """How often a held training step got something: whoever watches the clock asks whether that goes on."""
         if state:
             self._restore(state)
 
@@ -182,6 +184,7 @@ class EventRows:
         return values.writer in self._fresh and (values.step < self._newest or repeats)
 
     def _row(self, step: int, time: float) -> _Row:
+        self.changes += 1
         row = self._rows.get(step)
         if row is None:
             row = self._rows[step] = _Row(step, time, {})
@@ -248,7 +251,7 @@ class EventRows:
         if not (new := [tag for tag in tags if tag not in self._tags]):
             return
         self._tags.update(dict.fromkeys(new))
-        if vocabulary(new) != UNKNOWN:
+        if vocabulary(new) not in (UNKNOWN, self._log.names):
             self._name(vocabulary(self._tags))
 
     def _decide(self) -> None:

@@ -41,7 +41,8 @@ class EventFiles:
         self._rows: EventRows | None = None
         self._searched = -math.inf
         self._fed = 0.0
-        """When the last value was read."""
+        """When a held step last got a value."""
+        self._changes = 0
         self._sizes_wanted = False
         self._silent: dict[str, int] = {}
         """With `from_end`: how much of each file was there at first; that is read for its context only."""
@@ -71,9 +72,10 @@ class EventFiles:
             taken = folder.next(now, wait=GRACE_SECONDS, last=last)
             if taken is None:
                 return self._at_end(folder, rows, out, now, last)
-            self._fed = now
             given = folder.given
             found = take(rows, taken, given - (taken.next_offset - taken.offset), given)
+            if rows.changes != self._changes:
+                self._changes, self._fed = rows.changes, now
             out += [parsed for parsed in found if isinstance(parsed.record, RunRecord) or not self._old(taken)]
             if len(out) >= BATCH_RECORDS:
                 break
