@@ -6,7 +6,7 @@
     summary = summarize(batch, Settings(clip_high=0.28))
     reporter.log(step, summary.metrics, groups=summary.groups)
 
-numpy arrays and torch tensors; on torch everything stays on the tensors' device, and scalars come back in one copy.
+numpy arrays and torch tensors; on an accelerator everything stays on the device, and scalars come back in one copy.
 Needs numpy: `pip install tocsin[batch]`.
 """
 
