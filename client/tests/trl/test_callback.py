@@ -382,6 +382,26 @@ def test_any_trainer_of_hugging_face_reports_its_log(tmp_path: Path) -> None:
     assert callback.reporter is not None and callback.reporter.counters.bad_values == {}, "and nothing is missed"
 
 
+def test_training_goes_on_without_a_reporter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from tocsin.trl import TocsinCallback, callback
+
+    made = trl_run.trainer(tmp_path, max_steps=3)
+    added = TocsinCallback("run-1", trainer=made, on_stop="pause")
+    made.add_callback(added)
+
+    def none(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("no descriptors left")
+
+    monkeypatch.setattr(callback, "Reporter", none)  # what the machine may do between the script's start and the training's
+    made.train()
+    assert made.state.global_step == 3
+    assert added.reporter is None
+    told = [record.getMessage() for record in caplog.records if record.name == "tocsin" and record.levelno >= logging.WARNING]
+    assert len(told) == 1 and "no descriptors left" in told[0]
+
+
 HOOKS = ("on_pre_optimizer_step", "on_step_end", "on_log", "on_train_end")
 
 
@@ -419,7 +439,7 @@ def test_hooks_never_raise_whatever_they_are_given(tmp_path: Path, caplog: pytes
     "arguments",
     [
         {}, {"run": ""}, {"run": "a\0b"}, {"run": "r", "on_stop": "now"}, {"run": "r", "attempt": 0},
-        {"run": "r", "transport": "http://nowhere"}, {"run": "r", "reporter": "also"},
+        {"run": "r", "transport": "http://nowhere"}, {"run": "r", "reporter": "also"}, {"run": "r", "rollout_log": "a\0b"},
     ],
     ids=str,
 )  # fmt: skip

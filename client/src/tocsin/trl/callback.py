@@ -72,7 +72,7 @@ class TocsinCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
             raise ValueError("give either run, the id of the run, or a reporter")
         if run is not None:
             # A process of rank 1 reports nothing: this one is made for what it raises.
-            Reporter(run, on_stop=on_stop, attempt=attempt, rank=1, rollout_log=False)
+            Reporter(run, on_stop=on_stop, attempt=attempt, rank=1, rollout_log=None if rollout_log is True else rollout_log)
             if isinstance(transport, str):
                 environment.transport(os.environ, transport)
         self.reporter: Reporter | None = reporter
