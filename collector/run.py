@@ -35,14 +35,16 @@ from tocsin import wire
 
 DEPTH: Final = 256
 """Samples per series that a window may look back on."""
-MIN_DEPTH: Final = 32
+MIN_DEPTH: Final = 64
 """What the signals need to look back on."""
 MAX_SERIES: Final = 1_000
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
-DUMP_VERSION: Final = 2
+DUMP_VERSION: Final = 3
 MAX_NESTING: Final = 32
 
+_Declared = tuple[Mapping[str, str], Mapping[str, Any], Mapping[str, str], str]
+"""Labels, configuration, links and `on_stop` of a run record."""
 _PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})
 _APPLIED: Final = {outcome: Applied(outcome) for outcome in Outcome}
 _PLACED: Final = {Place.NEW: Outcome.STEP, Place.RESUME: Outcome.RESUMED, Place.LATE: Outcome.LATE, Place.MERGE: Outcome.MERGED}
@@ -211,7 +213,7 @@ class Run:
         if order.opened and order.is_old(record):
             return _APPLIED[Outcome.DROPPED_ATTEMPT]
         opens = record.attempt > order.declared or not self._configured
-        declared = (record.labels, _plain(record.config), record.links, record.on_stop)
+        declared: _Declared = (record.labels, _plain(record.config), record.links, record.on_stop)
         if not opens:
             declared = self._added(*declared)
         changed = declared != (self.labels, self.config, self.links, self.on_stop)
@@ -231,9 +233,7 @@ class Run:
                 signal.phase_changed(keys)
         return Applied(Outcome.OPENED if opens else Outcome.RECONFIGURED, phase_changed=keys)
 
-    def _added(
-        self, labels: Mapping[str, str], config: Mapping[str, Any], links: Mapping[str, str], on_stop: str
-    ) -> tuple[Mapping[str, str], Mapping[str, Any], Mapping[str, str], str]:
+    def _added(self, labels: Mapping[str, str], config: Mapping[str, Any], links: Mapping[str, str], on_stop: str) -> _Declared:
         """What is known of the attempt with what a further declaration of it says: a job and the followers of its log and its
         dumps each know a part, and none of them knows that it has to repeat the others'."""
         opted = self.on_stop if on_stop == "ignore" else on_stop
