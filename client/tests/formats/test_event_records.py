@@ -173,6 +173,7 @@ def test_parts_of_one_run(tmp_path: Path) -> None:
 def test_files_that_are_none_of_the_run(tmp_path: Path) -> None:
     events.write(tmp_path / "events.out.tfevents.1", ONE, 9.0)
     (tmp_path / "events.out.tfevents.2.profile-empty").write_bytes(events.begin(1.0))
+    (tmp_path / ".events.out.tfevents.3.h.1.0.Xy12ab").write_bytes(events.begin(1.0)[:9])
     events.write(tmp_path / "checkpoint-100" / "events.out.tfevents.1", ONE, 9.0)
     events.write(tmp_path / "1796003386.7323875" / "events.out.tfevents.1", [(10.0, 0, {"final": 1.0})], 9.0)
     assert [path.parent.name for path in event_files(tmp_path)] == ["1796003386.7323875", tmp_path.name]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.kit import events
 from tocsin import wire
 from tocsin.formats import UnknownFormat, read_records
-from tocsin.ship.bookmarks import Bookmarks
+from tocsin.formats.event_paths import is_event_file
+from tocsin.ship.bookmarks import Bookmarks, beside
 from tocsin.ship.follow import Follower
 from tocsin.ship.shipper import Log, Shipper
 from tocsin.ship.source import Reading
@@ -155,6 +156,12 @@ def test_one_file_by_its_path(tmp_path: Path) -> None:
     assert steps(ship.poll()) == [(1, 1, VALUES)]
     assert ship.start().poll() == []
     assert steps(ship.poll(GRACE_SECONDS)) == [(1, 2, VALUES)]
+
+
+def test_the_kept_place_is_no_event_file(tmp_path: Path) -> None:
+    """TensorBoard reads everything beside it that has `tfevents` in its name."""
+    assert not is_event_file(beside(tmp_path / NAME).name)
+    assert "tfevents" not in beside(tmp_path / NAME).name
 
 
 def test_a_long_backlog_comes_in_portions(ship: Ship) -> None:

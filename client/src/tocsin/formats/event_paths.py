@@ -29,8 +29,8 @@ _MAX_NAMED: Final = 5
 
 
 def is_event_file(name: str) -> bool:
-    """Whether a file's name is one of an event file, as TensorBoard itself decides."""
-    return MARK in name and not name.endswith(".profile-empty")
+    """Whether a file's name is one of an event file, as TensorBoard itself decides; hidden files (of rsync, say) are none."""
+    return MARK in name and not name.endswith(".profile-empty") and not name.startswith(".")
 
 
 def holds_events(folder: Path) -> bool:

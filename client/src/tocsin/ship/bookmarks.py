@@ -105,4 +105,5 @@ class Bookmarks:
 
 def beside(log: Path) -> Path:
     """The state file that belongs to a log when none is named."""
-    return log.with_name(f".{log.name}.tocsin-ship.json")
+    name = log.name.replace("tfevents", "events")  # TensorBoard takes every file for one of its own that has this in its name
+    return log.with_name(f".{name}.tocsin-ship.json")
