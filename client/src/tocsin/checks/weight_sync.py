@@ -101,7 +101,7 @@ def weight_sync(
             "differing": len(differing),
             "missing": len(missing),
             "extra": len(extra),
-            "max_abs_difference": max(known) if known else None if differing else 0.0,
+            "max_abs_difference": max(known) if known else 0.0 if shared and not differing else None,
         },
         failures=tuple(failures),
         hints=tuple(_hints(ours, theirs, differing, missing, extra, as_type)),
@@ -214,19 +214,14 @@ def _hints(
 ) -> Iterator[Hint]:
     shared = [name for name in ours if name in theirs]
     if missing and extra and (found := _prefix(missing, extra, alone=not shared)):
-        old, new, fits = found
-        yield Hint("rename", f"rename={{{old!r}: {new!r}}} would find {fits:,} of the {len(missing):,} missing tensors")
+        old, new, count = found
+        yield Hint("rename", f"rename={{{old!r}: {new!r}}} would find {count:,} of the {len(missing):,} missing tensors")
     values = [found for found in differing if found.why == "values"]
-    if values and as_type is None:
-        for narrow in ("bfloat16", "float16"):
-            if all(_equal_as(ours[found.name], theirs[found.name], narrow) for found in values):
-                yield Hint(
-                    "rounding",
-                    f"all {len(values):,} tensors with other values are the source's rounded to {narrow}: compare with "
-                    f"as_type={narrow!r}",
-                )
-                return
-    if values and len(values) == len(shared):
+    narrow = None if as_type is not None else _rounded_to([(ours[found.name], theirs[found.name]) for found in values])
+    if narrow is not None:
+        text = f"every tensor with other values ({len(values):,}) is the source's rounded to {narrow}"
+        yield Hint("rounding", f"{text}: compare with as_type={narrow!r}")
+    elif values and len(values) == len(shared):
         known = [found.relative for found in values if found.relative is not None]
         if known and max(known) < 0.05:
             yield Hint(
@@ -238,7 +233,7 @@ def _hints(
         found.name for found in differing if found.why == "shape" and _transposed(ours[found.name], theirs[found.name])
     ]
     if transposed:
-        yield Hint("transposed", f"{len(transposed):,} tensors are equal when transposed: {listed(transposed)}")
+        yield Hint("transposed", f"{counted(len(transposed), 'tensor')} equal when transposed: {listed(transposed)}")
     different = {found.name for found in differing}
     by_digest = {_digest_of(name, ours[name], as_type): name for name in shared if name not in different} if missing else {}
     tied = [(name, twin) for name in missing if (twin := by_digest.get(_digest_of(name, ours[name], as_type))) is not None]
@@ -249,6 +244,13 @@ def _hints(
             f"missing tensors have the values of others that arrived ({listed(texts, 3)}): if they are tied, put them into "
             "ignore",
         )
+
+
+def _rounded_to(pairs: list[tuple[Any, Any]]) -> AsType | None:
+    """The narrower type to which each source was rounded to give its target; None if there is none, or no pair."""
+    candidates: tuple[AsType, ...] = ("bfloat16", "float16")
+    fitting = (narrow for narrow in candidates if all(_equal_as(source, target, narrow) for source, target in pairs))
+    return next(fitting, None) if pairs else None
 
 
 def _equal_as(source: Any, target: Any, narrow: AsType) -> bool:
