@@ -68,6 +68,18 @@ def test_handoff_peek_and_done() -> None:
     assert (queue.take(), queue.bytes) == ([4, 5, 6, 7, 8, 9], 0)
 
 
+def test_handoff_pops_the_oldest_and_frees_its_room() -> None:
+    queue: Handoff[int] = Handoff(3, 30)
+    assert queue.pop() is None
+    queue.put(0, 0, keep=True)
+    for item in range(1, 5):
+        queue.put(item, 10)
+    popped = [entry.item for entry in iter(queue.pop, None)]
+    assert popped == [0, 3, 4], "kept entries first, then what is left of the others"
+    assert (len(queue), queue.bytes) == (0, 0)
+    assert queue.put(5, 30) == 0
+
+
 def test_handoff_may_be_entered_again_from_a_signal_handler() -> None:
     """A handler that logs may interrupt `put` on its own thread; a plain lock would wait for itself for ever."""
     queue: Handoff[int] = Handoff(10, 100)
