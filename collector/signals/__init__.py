@@ -7,12 +7,32 @@ from collections.abc import Mapping
 from typing import Final
 
 from collector.catalogue import Metric
-from collector.signals import life_cycle, spikes, zero_variance
+from collector.signals import clip_sides, cost, diversity, ess_decline, length, life_cycle, rewards, spikes, zero_variance
 
-SIGNALS: Final = (life_cycle.LifeCycle, zero_variance.ZeroVariance, spikes.Spikes)
+SIGNALS: Final = (
+    life_cycle.LifeCycle,
+    zero_variance.ZeroVariance,
+    spikes.Spikes,
+    ess_decline.EssDecline,
+    clip_sides.ClipSides,
+    length.Length,
+    rewards.Rewards,
+    diversity.Diversity,
+    cost.Cost,
+)
 """The signals of a run, in the order in which they see a row. Baselines (B1) come after them and learn their series too."""
 
-_METRICS: Final = (life_cycle.METRICS, zero_variance.METRICS, spikes.METRICS)
+_METRICS: Final = (
+    life_cycle.METRICS,
+    zero_variance.METRICS,
+    spikes.METRICS,
+    ess_decline.METRICS,
+    clip_sides.METRICS,
+    length.METRICS,
+    rewards.METRICS,
+    diversity.METRICS,
+    cost.METRICS,
+)
 
 
 @functools.cache

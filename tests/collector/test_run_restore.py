@@ -105,10 +105,10 @@ def test_restored_equals_undisturbed(seed: int) -> None:
     source = random.Random(-seed)
     breaching = [source.sample((*NAMES, "zero_variance_z"), source.randint(0, 2)) for _ in records]
     cuts = {source.randint(0, len(records)) for _ in range(3)}
-    undisturbed, killed = Run("r", depth=32), Run("r", depth=32)
+    undisturbed, killed = Run("r", depth=64), Run("r", depth=64)
     for at, record in enumerate(records):
         if at in cuts:
-            killed = Run.load(killed.dump(), depth=32)
+            killed = Run.load(killed.dump(), depth=64)
         fold(undisturbed, record, breaching[at])
         fold(killed, record, breaching[at])
         assert set(killed.arrived) == set(undisturbed.arrived)
@@ -118,17 +118,17 @@ def test_restored_equals_undisturbed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_invariants(seed: int) -> None:
-    run = Run("r", depth=32)
+    run = Run("r", depth=64)
     for record in stream(seed):
         before = run.record
         applied = run.apply(record, received_at=record.time, arrival=record.time)
         assert run.record - before in (0, 1)
         for key, series in run.series.items():
             assert series.steps
-            assert len(series.steps) == len(series.values) <= 40
+            assert len(series.steps) == len(series.values) <= 72
             assert all(a < b for a, b in itertools.pairwise(series.steps)), key
         assert all(a < b for a, b in itertools.pairwise(run.steps))
-        assert len(run.steps) == len(run.times) <= 40
+        assert len(run.steps) == len(run.times) <= 72
         assert set(run.arrived) <= run.series.keys()
         for key in run.arrived:
             assert run.series[key].at(run.step) is not None
@@ -140,7 +140,7 @@ def test_invariants(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_newest_record_again_changes_nothing(seed: int) -> None:
     """At-least-once delivery: the newest record is often delivered twice."""
-    run = Run("r", depth=32)
+    run = Run("r", depth=64)
     for record in stream(seed):
         run.apply(record, received_at=record.time, arrival=record.time)
         before = run.dump()
@@ -152,7 +152,7 @@ def test_the_newest_record_again_changes_nothing(seed: int) -> None:
 def test_streams_are_as_bad_as_they_say() -> None:
     outcomes = set()
     for seed in SEEDS:
-        run = Run("r", depth=32)
+        run = Run("r", depth=64)
         outcomes |= {run.apply(r, received_at=r.time, arrival=r.time).outcome for r in stream(seed)}
     assert outcomes == set(Outcome)
 
@@ -161,7 +161,7 @@ def test_state_does_not_depend_on_the_process() -> None:
     """Python's string hashes, and with them the order of sets, differ from process to process."""
     program = (
         "import hashlib, tests.collector.test_run_restore as t\n"
-        "run = t.Run('r', depth=32)\n"
+        "run = t.Run('r', depth=64)\n"
         "[t.fold(run, record, ['grad_norm']) for record in t.stream(7)]\n"
         "print(hashlib.sha256(run.dump()).hexdigest())\n"
     )

@@ -31,12 +31,12 @@ def test_the_first_runs_are_kept_and_the_rest_counted() -> None:
 
 
 def test_limits_reach_the_runs() -> None:
-    runs = Runs(max_series_per_run=1, depth=40)
+    runs = Runs(max_series_per_run=1, depth=80)
     run = made(runs, "a")
     (applied,) = apply(run, row(1, x=1.0, y=2.0))
     assert applied.over_limit == 1
     again = runs.load(run.dump())
-    assert (again.depth, again.max_series) == (40, 1)
+    assert (again.depth, again.max_series) == (80, 1)
     assert runs.add(again)
     assert runs.get("r") is None or runs.get("a") is again
 

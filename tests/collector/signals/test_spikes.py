@@ -34,7 +34,7 @@ def oracle(values: list[float], at: int) -> tuple[float, float] | None:
 @settings(max_examples=60, deadline=None)
 @given(VALUES)
 def test_equals_the_recomputation_at_every_record(values: list[float]) -> None:
-    run = Run("r", depth=32)
+    run = Run("r", depth=64)
     in_a_row = 0
     for at, value in enumerate(values):
         apply(run, row(at, grad_norm=value))

@@ -1,0 +1,63 @@
+"""B12: what the run costs, and how much of it buys nothing.
+
+    gpu_hours             (event time - event time of the first record) / 3600 * gpus of the configuration
+    zero_gradient_share   share of the last 50 records that bring grad_norm at which it is exactly 0
+
+What an incident has cost since its onset is the difference of gpu_hours between two steps. Without `gpus` (or `n_gpus`,
+`world_size`) in the configuration there is no gpu_hours: one GPU is not assumed. A truncated response is no zero gradient, and
+a grad_norm that is not finite is none either; it stays in the count of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from collector.catalogue import Metric
+from collector.series import window
+from collector.signals.protocol import Block, Derived, Row, RunState
+
+GPUS: Final = ("gpus", "n_gpus", "world_size")
+GRAD: Final = "grad_norm"
+WINDOW: Final = 50
+
+METRICS: Final = (
+    Metric("gpu_hours", "hours", "GPU-hours since the run's first record: elapsed event time times the configured GPUs"),
+    Metric("zero_gradient_share", "ratio", "share of the last 50 records with a gradient norm of exactly 0"),
+)
+_HOURS: Final = Block("gpu_hours")
+_SHARE: Final = Block("zero_gradient_share")
+
+
+class Cost:
+    """Stateless: everything follows from the configuration, the clock of the records and the stored samples."""
+
+    def update(self, run: RunState, row: Row, derived: Derived) -> None:
+        if row.fresh and (gpus := _gpus(run)) is not None:
+            derived.add(_HOURS, max(0.0, run.event_time - run.started_at) / 3600.0 * gpus)
+        if GRAD in run.arrived:
+            values = window(run.series[GRAD], run.step, WINDOW)
+            derived.add(_SHARE, sum(value == 0.0 for value in values) / len(values))
+
+    def cut(self, step: int) -> None:
+        """Nothing is kept."""
+
+    def phase_changed(self, changed: Collection[str]) -> None:
+        """Nothing is kept."""
+
+    def breaching(self, keys: Collection[str]) -> None:
+        """Nothing is learnt here."""
+
+    def dump(self) -> Any:
+        return None
+
+    def load(self, state: Any) -> None:
+        """Nothing is kept."""
+
+
+def _gpus(run: RunState) -> float | None:
+    for name in GPUS:
+        value = run.config.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            return float(value)
+    return None

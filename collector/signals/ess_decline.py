@@ -1,0 +1,88 @@
+"""B3: is the effective sample size falling, and what falls with it?
+
+    ess_ratio_relative    = mean of the last 3 ess_ratio / centre of its clean baseline
+    ess_ratio_trend       = z of Mann-Kendall over the last 20, at least 5
+    ess_decline_engine    = 1 while rollout_logprob_abs_diff_mean (mean of 3) is above 1.5 times its baseline and 6 sigmas
+    ess_decline_staleness = 1 while staleness_mean or reuse_epochs is, by the same measure
+
+The two attributions say `engine`, `staleness`, `both` (1 and 1) or `unknown` (0 and 0). Each is there only at records that
+bring ess_ratio, and only once the metric behind it has a baseline: what nobody logs accuses nobody, and acquits nobody.
+Values that are not finite are left out of every window here; ess_ratio itself shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from collector.catalogue import Metric
+from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.trend import Trend, level
+
+ESS: Final = "ess_ratio"
+ENGINE: Final = ("rollout_logprob_abs_diff_mean",)
+STALENESS: Final = ("staleness_mean", "reuse_epochs")
+WINDOW: Final = 20
+LEAST: Final = 5
+"""Values that a trend needs at least."""
+SHORT: Final = 3
+RATIO: Final = 1.5
+SIGMAS: Final = 6.0
+
+METRICS: Final = (
+    Metric("ess_ratio_relative", "1", "mean ess_ratio of 3 records over the centre of its clean baseline"),
+    Metric("ess_ratio_trend", "1", "z of the Mann-Kendall trend of ess_ratio over 20 records; below -2 it falls"),
+    Metric("ess_decline_engine", "1", "1 while the logprob gap is far above its clean baseline, else 0"),
+    Metric("ess_decline_staleness", "1", "1 while staleness or reuse is far above its clean baseline, else 0"),
+)
+_RELATIVE: Final = Block("ess_ratio_relative")
+_TREND: Final = Block("ess_ratio_trend")
+_EVIDENCE: Final = ((Block("ess_decline_engine"), ENGINE), (Block("ess_decline_staleness"), STALENESS))
+
+
+class EssDecline:
+    """Level, trend and attribution; all follow from the stored samples and the baselines."""
+
+    def __init__(self) -> None:
+        self._trend = Trend(ESS, WINDOW, LEAST)
+
+    def update(self, run: RunState, row: Row, derived: Derived) -> None:
+        self._trend.follow(run, row)
+        if ESS not in run.arrived:
+            return
+        baseline = run.baselines.get(ESS)
+        if baseline is not None and baseline.centre > 0 and (mean := level(run.series[ESS], run.step, SHORT)) is not None:
+            derived.add(_RELATIVE, mean / baseline.centre)
+        if (z := self._trend.z(run, row)) is not None:
+            derived.add(_TREND, z)
+        for block, names in _EVIDENCE:
+            raised: bool | None = None
+            for name in names:
+                if (found := _raised(run, name)) is not None:
+                    raised = found or bool(raised)
+            if raised is not None:
+                derived.add(block, float(raised))
+
+    def cut(self, step: int) -> None:
+        self._trend.forget()
+
+    def phase_changed(self, changed: Collection[str]) -> None:
+        """The baseline is learnt anew by itself."""
+
+    def breaching(self, keys: Collection[str]) -> None:
+        """Nothing is learnt here."""
+
+    def dump(self) -> Any:
+        return None
+
+    def load(self, state: Any) -> None:
+        self._trend.forget()
+
+
+def _raised(run: RunState, name: str) -> bool | None:
+    """Whether a metric stands far above its baseline; None when it has none, or nothing finite lately."""
+    baseline = run.baselines.get(name)
+    series = run.series.get(name)
+    if series is None or baseline is None or (mean := level(series, run.step, SHORT)) is None:
+        return None
+    return mean > RATIO * baseline.centre and mean > baseline.centre + SIGMAS * baseline.scale
