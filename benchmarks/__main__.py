@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from benchmarks import batch, client_log, evaluation, peers, scrape, through_kafka
+from benchmarks import batch, client_log, evaluation, peers, rollouts, scrape, through_kafka
 from benchmarks._table import table
 
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "scrape": scrape.run,
     "client_log": client_log.run,
     "batch": batch.run,
+    "rollouts": rollouts.run,
     "peers": peers.run,
     "through_kafka": through_kafka.run,
 }
