@@ -12,8 +12,6 @@ from tests.kit import trl_run
 _THIRD_PARTY_WARNINGS = (
     # trl 1.16.0 asks a model for a property that transformers 5.24.0 has renamed.
     ("`is_gradient_checkpointing` is deprecated", FutureWarning),
-    # transformers 5.24.0 checks a checkpoint that it has just written with torch.load's default.
-    ("`torch.jit.script` is deprecated", DeprecationWarning),
 )
 """Warnings that others cause and we cannot mend; each with its reason."""
 
