@@ -10,7 +10,7 @@ import numpy as np
 
 from tocsin.batch.arrays import ops_of
 from tocsin.batch.check_samples import sample_field
-from tocsin.batch.checked import Checked
+from tocsin.batch.checked import Checked, Tokens
 
 
 class Finite:
@@ -36,7 +36,7 @@ class Finite:
         return _values_finite(sample_field(samples, name, getattr(self._checked.batch, name)))
 
 
-def _tokens_finite(tokens: Any, name: str) -> bool:
+def _tokens_finite(tokens: Tokens, name: str) -> bool:
     alone = dataclasses.replace(
         tokens,
         arrays={key: array for key, array in tokens.arrays.items() if key == name},

@@ -6,7 +6,9 @@ An option is a level and an estimator of the gap, l = old - rollout logprob: k1 
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -98,19 +100,20 @@ def _estimates(block: TokenBlock, estimator: str) -> Array:
 
 
 def rules_of(rejection: Mapping[str, Bounds]) -> list[Rule]:
-    """Rules in the order of `OPTIONS`' mapping given. Raises ValueError as `limits` does."""
+    """The rules in the order given. Raises ValueError as `limits` does."""
     return [Rule(option, *limits(option, bounds)) for option, bounds in rejection.items()]
 
 
 def kept_tokens(block: TokenBlock, rules: list[Rule], statistics: list[Array]) -> Array:
-    """[n], bool: tokens that every rule accepts. A rule over responses accepts or masks all tokens of one."""
-    kept = None
-    for rule, statistic in zip(rules, statistics, strict=True):
-        accepted = rule.keeps(statistic)
-        if not rule.per_token:
-            accepted = block.ops.repeat(accepted, block.counts)
-        kept = accepted if kept is None else kept & accepted
-    return kept
+    """[n], bool: tokens that every one of these rules (one at least) accepts, with the statistic of each.
+
+    A rule over responses accepts or masks all tokens of one.
+    """
+    accepted = [
+        rule.keeps(statistic) if rule.per_token else block.ops.repeat(rule.keeps(statistic), block.counts)
+        for rule, statistic in zip(rules, statistics, strict=True)
+    ]
+    return functools.reduce(operator.and_, accepted)
 
 
 @np.errstate(all="ignore")

@@ -5,7 +5,6 @@ The mask is applied before anything else, so that what lies under its zeros (-in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -93,6 +92,3 @@ class TokenBlock:
     def ratio(self) -> Array:
         """exp(clamp(new - old, +-20)): the policy ratio of PPO."""
         return self.ops.exp(self.ops.clip(self.log_ratio, -LOG_CLAMP, LOG_CLAMP))
-
-
-Blocks = Iterator[TokenBlock]
