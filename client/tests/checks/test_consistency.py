@@ -173,6 +173,7 @@ def test_the_reference_lines(gap: float, verdict: str) -> None:
     assert report.passed == (verdict != "failed")
     assert bool(report.warnings) == (verdict == "noted")
     assert consistency(a, a, a + gap * signs, healthy=0.06, stop=0.06).passed, "your own baseline wins"
+    assert not consistency(a, a, a + gap * signs, healthy=0, stop=0).passed, "nothing but bitwise equality"
 
 
 def test_the_trainer_alone_can_fail() -> None:
@@ -287,6 +288,7 @@ def test_torch_tensors_of_every_type(name: str) -> None:
         ({"a": np.zeros((2, 4), dtype=complex)}, "A: expected numbers, got an array of complex128"),
         ({"a": np.zeros((0, 4)), "b": None, "c": np.zeros((0, 4))}, "is empty"),
         ({"clip": (0.0, 0.2)}, "clip: expected"),
+        ({"clip": (0.2, 0.0)}, "clip: expected"),
         ({"clip": 0.2}, r"clip: expected \(low, high\), got 0.2"),
         ({"clip": (0.1, 0.2, 0.3)}, r"clip: expected \(low, high\), got \(0.1, 0.2, 0.3\)"),
         ({"clip": (1.0, 0.2)}, "clip: expected"),
