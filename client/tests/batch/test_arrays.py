@@ -165,6 +165,9 @@ def test_segments(rows: list[list[float]], kind: str) -> None:
     counts = ops.array(np.array([len(row) for row in rows], dtype=np.int64))
     assert host(ops.segment_sum(x, counts)) == pytest.approx([math.fsum(row) for row in rows], abs=1e-6)
     assert host(ops.segment_max(x, counts)) == [max(row, default=-math.inf) for row in rows]
+    spread = [float(at) for at, row in enumerate(rows) for _ in row]
+    for total in (None, len(spread)):
+        assert host(ops.repeat(ops.array(np.arange(len(rows)) * 1.0), counts, total)) == spread
     assert host(ops.count_segments(x > 0, counts)) == [sum(value > 0 for value in row) for row in rows]
 
 

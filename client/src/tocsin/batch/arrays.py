@@ -44,8 +44,8 @@ class Ops(Protocol):
     def lay(self, x: Array, places: Array | None, shape: tuple[int, ...]) -> Array:
         """The opposite of `pick`: this shape, with x at these places and 0 (False) elsewhere. None: x is all of it."""
 
-    def repeat(self, x: Array, counts: Array) -> Array:
-        """[sum(counts)]: each entry of x as often as its count."""
+    def repeat(self, x: Array, counts: Array, total: int | None = None) -> Array:
+        """[sum(counts)]: each entry of x as often as its count. With `total` = sum(counts) nobody waits for the device."""
 
     def exp(self, x: Array) -> Array: ...
 

@@ -67,7 +67,7 @@ class NumpyOps:
         found.reshape(-1)[places] = x
         return found
 
-    def repeat(self, x: Array, counts: Array) -> Array:
+    def repeat(self, x: Array, counts: Array, total: int | None = None) -> Array:
         return np.repeat(x, counts)
 
     def exp(self, x: Array) -> Array:

@@ -70,8 +70,8 @@ class TorchOps:
         found.reshape(-1)[places] = x
         return found
 
-    def repeat(self, x: Array, counts: Array) -> Array:
-        return torch.repeat_interleave(x, counts)
+    def repeat(self, x: Array, counts: Array, total: int | None = None) -> Array:
+        return torch.repeat_interleave(x, counts, output_size=total)
 
     def exp(self, x: Array) -> Array:
         return torch.exp(x)
@@ -105,7 +105,7 @@ class TorchOps:
 
     def count_segments(self, flags: Array, counts: Array) -> Array:
         found = torch.zeros(len(counts), dtype=torch.int64, device=self._device)
-        return found.index_add_(0, self._rows(counts), flags.to(torch.int64))
+        return found.index_add_(0, self._rows(counts, len(flags)), flags.to(torch.int64))
 
     def sum(self, x: Array) -> Array:
         return torch.sum(x, dtype=self._double)
@@ -127,14 +127,15 @@ class TorchOps:
 
     def segment_sum(self, x: Array, counts: Array) -> Array:
         sums = torch.zeros(len(counts), dtype=self._double, device=self._device)
-        return sums.index_add_(0, self._rows(counts), x.to(self._double))
+        return sums.index_add_(0, self._rows(counts, len(x)), x.to(self._double))
 
     def segment_max(self, x: Array, counts: Array) -> Array:
         found = torch.full((len(counts),), -torch.inf, dtype=x.dtype, device=self._device)
-        return found.scatter_reduce_(0, self._rows(counts), x, "amax")
+        return found.scatter_reduce_(0, self._rows(counts, len(x)), x, "amax")
 
-    def _rows(self, counts: Array) -> Array:
-        return torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
+    def _rows(self, counts: Array, total: int) -> Array:
+        """[total]: the segment of each entry."""
+        return torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts, output_size=total)
 
     def quantiles(self, x: Array, levels: Sequence[float]) -> list[Array]:
         ordered = torch.sort(x).values.to(self._double)  # torch.quantile refuses more than 16 million entries

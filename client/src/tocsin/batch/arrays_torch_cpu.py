@@ -40,7 +40,7 @@ class TorchCpuOps(NumpyOps):
     def pick(self, x: Any, places: Array) -> Array:
         return super().pick(_numpy(x), places)
 
-    def repeat(self, x: Any, counts: Array) -> Array:
+    def repeat(self, x: Any, counts: Array, total: int | None = None) -> Array:
         return super().repeat(_numpy(x), counts)
 
     def lay(self, x: Array, places: Array | None, shape: tuple[int, ...]) -> Any:

@@ -101,7 +101,7 @@ class Tokens:
         else:
             taken = {name: ops.pick(array[part], places) for name, array in self.arrays.items()}
         for name, array in self.per_row.items():
-            taken[name] = ops.repeat(array[rows], counts)
+            taken[name] = ops.repeat(array[rows], counts, tokens)
         for name, array in taken.items():
             if name in FLAGS:
                 taken[name] = ops.flags(array)

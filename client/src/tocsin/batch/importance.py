@@ -79,7 +79,7 @@ def importance_weights(
     checked = usable(Batch(old_logprobs=old_logprobs, rollout_logprobs=rollout_logprobs, mask=mask, lengths=lengths))
     ops = checked.ops
     raw = [
-        block.weight if level == "token" else ops.repeat(sequence_weights(ops, block.row_gap), block.counts)
+        block.weight if level == "token" else ops.repeat(sequence_weights(ops, block.row_gap), block.counts, block.tokens)
         for block in checked.tokens.blocks()
     ]
     if not raw:

@@ -110,7 +110,7 @@ def kept_tokens(block: TokenBlock, rules: list[Rule], statistics: list[Array]) -
     A rule over responses accepts or masks all tokens of one.
     """
     accepted = [
-        rule.keeps(statistic) if rule.per_token else block.ops.repeat(rule.keeps(statistic), block.counts)
+        rule.keeps(statistic) if rule.per_token else block.ops.repeat(rule.keeps(statistic), block.counts, block.tokens)
         for rule, statistic in zip(rules, statistics, strict=True)
     ]
     return functools.reduce(operator.and_, accepted)
