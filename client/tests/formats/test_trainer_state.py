@@ -46,6 +46,15 @@ def test_rows_evaluations_and_the_end(tmp_path: Path) -> None:
     assert places[-1].record == EndRecord(run="r", time=180.0, step=25)
 
 
+def test_the_run_time_in_every_row_ends_nothing(tmp_path: Path) -> None:
+    """As transformers writes it with include_num_input_tokens_seen."""
+    timed = {"loss": 0.5, "train_runtime": 9.0, "train_tokens_per_second": 5.0}
+    rows: list[object] = [{**timed, "step": 10}, {**timed, "step": 20}, {"train_runtime": 19.0, "train_loss": 0.5, "step": 20}]
+    places = list(read_records(write(tmp_path / "s.json", rows, max_steps=100, global_step=20), run="r"))
+    assert [record.step for record in steps(places)] == [10, 20]
+    assert isinstance(places[-1].record, EndRecord)
+
+
 @pytest.mark.parametrize(("done", "ended"), [(249, False), (250, True)])
 def test_all_planned_steps_done_is_an_end(tmp_path: Path, done: int, ended: bool) -> None:
     path = write(tmp_path / "s.json", [{"loss": 1.0, "step": done}], max_steps=250, global_step=done)

@@ -92,6 +92,14 @@ def test_evaluations_are_no_steps_and_the_summary_ends_the_attempt() -> None:
     assert end == EndRecord(run="r", time=60.0, step=1, status="finished", reason="train_runtime 915.6 s")
 
 
+def test_the_run_time_in_every_row_ends_nothing() -> None:
+    """As transformers prints it with include_num_input_tokens_seen."""
+    timed = ROW.replace("{", "{'train_runtime': 9.0, 'train_tokens_per_second': 5.0, ", 1)
+    found = records(parse(f"{timed}\n{timed}\n"))
+    assert len(steps(parse(f"{timed}\n{timed}\n"))) == 2
+    assert not any(isinstance(record, EndRecord) for record in found)
+
+
 def test_no_end_without_a_summary() -> None:
     assert not any(isinstance(record, EndRecord) for record in records(parse(f"{ROW}\n{ROW}\n")))
 

@@ -90,7 +90,7 @@ def read_history(document: bytes, kind: Kind = KINDS["trainer-state"]) -> Histor
         if not isinstance(entry, dict):
             bad.append((index, f"log_history[{index}] is no object"))
             continue
-        if "train_runtime" in entry:
+        if "train_runtime" in entry and "loss" not in entry:  # it stands in every row when the Trainer counts input tokens
             ended = True
             continue
         if (step := readable_step(entry.get(kind.step_key))) is None:

@@ -231,7 +231,7 @@ def _may_matter(line: bytes) -> bool:
 def row_kind(values: Mapping[str, float | str | None]) -> str:
     """What a printed dict is: step, evaluation, summary, or "" for none of the Trainer's."""
     keys = values.keys()
-    if "train_runtime" in keys:
+    if "train_runtime" in keys and "loss" not in keys:  # it stands in every row when the Trainer counts input tokens
         return "summary"
     if any(key.startswith("eval_") for key in keys):
         return "evaluation"
