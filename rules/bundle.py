@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rules.model import Severity
@@ -31,6 +31,31 @@ class OnNonFinite(enum.StrEnum):
     HOLD = "hold"
 
 
+class Stage(enum.StrEnum):
+    """How far a rule has been rolled out."""
+
+    SHADOW = "shadow"
+    """Judged, and its events are kept and shown; told to nobody, explains nothing, and marks nothing as unclean."""
+    NOTIFY = "notify"
+    """Told, but never louder than a warning."""
+    PAGE = "page"
+    """As its severity says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Other values for the runs with certain labels. Of several that match a run, the later one has the last word."""
+
+    match: Mapping[str, str]
+    """Globs by label; all must match. A label that the run does not have matches nothing."""
+    vars: Mapping[str, float]
+    severity: Mapping[str, Severity]
+    """By rule id."""
+    mark: Mark
+    marks: Mapping[str, Mark]
+    """Where each value stands: by `vars.NAME`, `severity.ID` and `match.LABEL`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A number that a rule file names: `$name` in expressions, `vars.name` in messages."""
@@ -42,6 +67,8 @@ class Variable:
     doc: str
     range: tuple[float, float] | None
     mark: Mark
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Where each of its keys stands: several layers may have a say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +109,9 @@ class AlertRule:
     on_non_finite: OnNonFinite
     marks: Mapping[str, Mark]
     """Where each field stands, by its key in the file: the provenance of every leaf."""
+    stage: Stage = Stage.PAGE
+    declared: Severity = Severity.INFO
+    """The severity as written; `severity` is that of its stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +125,8 @@ class Group:
     records: tuple[RecordRule, ...]
     alerts: tuple[AlertRule, ...]
     file: str
+    """The first one, where later layers change the group."""
+    overrides: tuple[Override, ...] = ()
 
     @property
     def values(self) -> dict[str, float]:

@@ -17,9 +17,11 @@ from rules.compile import Compiler
 from rules.language import LanguageError, parse
 from rules.message import TemplateFault, try_out
 from rules.named import CONTEXT_NAMES
-from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE
+from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE, suggestion
 from rules.operands import Scope
-from rules.rule_file import AlertSpec, Draft, RecordSpec, RuleFile, read_rule_file
+from rules.overrides import staged
+from rules.rule_file import AlertSpec, Draft, RecordSpec, RuleFile
+from rules.sources import Sources
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Scalar, find, read_text
 from rules.syntax import Node
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
@@ -49,7 +51,7 @@ def load_bundle(paths: Sequence[Path], known_metrics: Collection[str] | None = N
 def load_text(text: str, file: str = "rules.yaml", known_metrics: Collection[str] | None = None) -> Bundle:
     """The bundle of one rule file that is given as text: for editors and tests. Raises ConfigErrors."""
     loading = _Loading(known_metrics)
-    loading.read(text, file)
+    loading.read(text, file, 0)
     bundle = loading.finish(())
     if loading.errors or bundle is None:
         raise ConfigErrors(loading.sorted_errors())
@@ -71,7 +73,8 @@ class _Loading:
     def __init__(self, known: Collection[str] | None) -> None:
         self.errors: Final[list[ConfigError]] = []
         self._known = known
-        self._files: Final[list[RuleFile]] = []
+        self._sources: Final = Sources(self.errors)
+        self._files: Sequence[RuleFile] = ()
 
     def sorted_errors(self) -> list[ConfigError]:
         """By file in the order of reading, then by place; a file's faults come from several passes."""
@@ -80,35 +83,31 @@ class _Loading:
             order.setdefault(error.file, len(order))
         return sorted(self.errors, key=lambda error: (order[error.file], error.line, error.column))
 
-    def read(self, text: str, file: str) -> None:
-        found = read_rule_file(text, file, self.errors)
-        if found is None:
-            return
-        group = found.spec.group
-        if group and (other := next((item.name for item in self._files if item.spec.group == group), None)):
-            self.errors.append(found.group_mark.error(f"group {group!r} is in {other} too (one group is one file)"))
-        self._files.append(found)
+    def read(self, text: str, file: str, layer: int) -> None:
+        self._sources.read(text, file, layer)
 
     def load(self, paths: Sequence[Path]) -> Bundle | None:
-        for path in paths:
+        for layer, path in enumerate(paths):
             files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
             if not files:
                 self.errors.append(ConfigError(str(path), 1, 1, "no rule file here (a rule file is named *.yaml)"))
             for file in files:
                 text = read_text(file, self.errors)
                 if text is not None:
-                    self.read(text, str(file))
+                    self.read(text, str(file), layer)
         return self.finish(tuple(paths))
 
     # ---- all files together ---------------------------------------------------------------------------------------------
 
     def finish(self, sources: tuple[Path, ...]) -> Bundle | None:
+        self._files = self._sources.merged()
         drafts = [draft for file in self._files for draft in file.drafts]
         records = [draft for draft in drafts if isinstance(draft.spec, RecordSpec)]
         alerts = [draft for draft in drafts if isinstance(draft.spec, AlertSpec)]
         self._check_names(records, alerts)
         ids = {draft.name: draft.spec.id for draft in alerts if isinstance(draft.spec, AlertSpec)}
         known = None if self._known is None else {*self._known, *(draft.name for draft in records), *CONTEXT_NAMES}
+        self._check_overrides(alerts)
         for draft in drafts:
             self._compile(draft, Scope(draft.values, ids, known))
         record_order = self._order(records, lambda draft: [*draft.uses.inputs, *draft.uses.mentions], "record rules")
@@ -137,6 +136,14 @@ class _Loading:
         self._unique(records, "record", lambda draft: draft.name)
         self._unique(alerts, "alert", lambda draft: draft.name)
         self._unique(alerts, "id", lambda draft: draft.spec.id if isinstance(draft.spec, AlertSpec) else "")
+
+    def _check_overrides(self, alerts: list[Draft]) -> None:
+        for file in self._files:
+            ids = [each.spec.id for each in alerts if isinstance(each.spec, AlertSpec) and each.group == file.spec.group]
+            for override in file.overrides:
+                for name in override.severity.keys() - set(ids):
+                    hint = suggestion(name, ids) or " (write the id of a rule of this group)"
+                    self.errors.append(override.marks[f"severity.{name}"].error(f"unknown rule {name!r}{hint}"))
 
     def _unique(self, drafts: list[Draft], key: str, name: Callable[[Draft], str]) -> None:
         seen: dict[str, Mark] = {}
@@ -226,7 +233,8 @@ class _Loading:
         if not complete:
             return None
         spec = file.spec
-        return Group(spec.group, spec.layer, spec.question, file.variables, tuple(records), tuple(alerts), file.name)
+        head = (spec.group, spec.layer, spec.question, file.variables)
+        return Group(*head, tuple(records), tuple(alerts), file.name, tuple(file.overrides))
 
     def _alert(self, draft: Draft, spec: AlertSpec) -> AlertRule | None:
         hold = self._span(draft, "for", str(spec.for_), AT_ONCE)
@@ -258,7 +266,7 @@ class _Loading:
             leave=spec.leave,
             leave_node=draft.leave,
             keep=keep,
-            severity=spec.severity,
+            severity=staged(spec.severity, spec.stage),
             summary=spec.summary,
             next=tuple(spec.next),
             runbook=spec.runbook,
@@ -268,6 +276,8 @@ class _Loading:
             on_gap=spec.on_gap,
             on_non_finite=spec.on_non_finite or default,
             marks=draft.marks,
+            stage=spec.stage,
+            declared=spec.severity,
         )
 
     def _span(self, draft: Draft, key: str, text: str, default: Span) -> Span:

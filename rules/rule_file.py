@@ -8,11 +8,11 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from rules.bundle import OnGap, OnNonFinite, Variable
+from rules.bundle import OnGap, OnNonFinite, Override, Stage, Variable
 from rules.model import Severity
-from rules.names import KEBAB_CASE, SNAKE_CASE
+from rules.names import KEBAB_CASE, SNAKE_CASE, suggestion
 from rules.operands import Uses
-from rules.strict_yaml import ConfigError, Items, Mark, Scalar, Table, find, read_tree
+from rules.strict_yaml import ConfigError, Items, Mark, Scalar, Table, find
 from rules.strict_yaml import Node as YamlNode
 from rules.syntax import Node
 from rules.typed_yaml import convert
@@ -25,6 +25,9 @@ class VariableSpec(msgspec.Struct, forbid_unknown_fields=True):
     unit: Annotated[str, msgspec.Meta(min_length=1)]
     doc: Annotated[str, msgspec.Meta(min_length=1)]
     range: tuple[float, float] | None = None
+    final: list[str] = []
+    """Keys that no later layer may change; here as in rules. Read by `rules.layering`, as is `unset`."""
+    unset: list[str] = []
 
 
 class RecordSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,6 +36,8 @@ class RecordSpec(msgspec.Struct, forbid_unknown_fields=True):
     record: str
     expr: str
     doc: str = ""
+    final: list[str] = []
+    unset: list[str] = []
 
 
 class AlertSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,6 +59,17 @@ class AlertSpec(msgspec.Struct, forbid_unknown_fields=True):
     warmup: str = ""
     on_gap: OnGap = OnGap.HOLD
     on_non_finite: OnNonFinite | None = None
+    stage: Stage = Stage.PAGE
+    final: list[str] = []
+    unset: list[str] = []
+
+
+class OverrideSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `overrides:`."""
+
+    match: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
+    vars: dict[str, float] = {}
+    severity: dict[str, Severity] = {}
 
 
 class FileSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,6 +80,17 @@ class FileSpec(msgspec.Struct, forbid_unknown_fields=True):
     question: Annotated[str, msgspec.Meta(min_length=1)]
     rules: Annotated[list[Any], msgspec.Meta(min_length=1)]
     vars: dict[str, VariableSpec] = {}
+    overrides: list[OverrideSpec] = []
+    final: list[str] = []
+    unset: list[str] = []
+
+
+def field_names() -> dict[str, tuple[str, ...]]:
+    """The keys that `final` and `unset` may name, by kind of entry."""
+    kinds: dict[str, type[msgspec.Struct]] = {"vars": VariableSpec, "record": RecordSpec, "alert": AlertSpec}
+    names = {kind: tuple(item.encode_name for item in msgspec.structs.fields(spec)) for kind, spec in kinds.items()}
+    found = {kind: tuple(name for name in each if name not in ("final", "unset")) for kind, each in names.items()}
+    return {"head": ("group", "layer", "question"), **found}
 
 
 @dataclass(slots=True)
@@ -101,19 +128,19 @@ class RuleFile:
     variables: dict[str, Variable]
     drafts: list[Draft]
     group_mark: Mark
+    overrides: list[Override]
 
 
-def read_rule_file(text: str, file: str, errors: list[ConfigError]) -> RuleFile | None:
-    """What could be read of a rule file; its faults are appended to `errors`, in the order of the lines."""
+def read_rule_file(tree: YamlNode, file: str, errors: list[ConfigError]) -> RuleFile | None:
+    """What could be read of a rule file's tree; its faults are appended to `errors`, in the order of the lines."""
     result: RuleFile | None = None
     found: list[ConfigError] = []
-    tree = read_tree(text, file, found)
-    if tree is not None and not isinstance(tree, Table):
-        found.append(tree.mark.error("a rule file is a mapping (write group: ..., layer: ..., question: ..., rules: [...])"))
-    elif tree is not None:
+    if isinstance(tree, Table):
         # Rules are read even where the head is wrong, so that one round of corrections is enough.
         spec = convert(tree, FileSpec, found)
         result = _read_rules(spec, tree, file, found)
+    else:
+        found.append(tree.mark.error("a rule file is a mapping (write group: ..., layer: ..., question: ..., rules: [...])"))
     errors += sorted(found, key=lambda error: (error.line, error.column))
     return result
 
@@ -131,7 +158,37 @@ def _read_rules(spec: FileSpec | None, tree: Table, file: str, errors: list[Conf
         spec = FileSpec(group="", layer=0, question="?", rules=[])
     elif not KEBAB_CASE.fullmatch(spec.group):
         errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is not in kebab-case (write my-group)"))
-    return RuleFile(file, spec, variables, drafts, find(tree, "group").mark)
+    return RuleFile(file, spec, variables, drafts, find(tree, "group").mark, _overrides(tree, variables, errors))
+
+
+def _overrides(tree: Table, variables: Mapping[str, Variable], errors: list[ConfigError]) -> list[Override]:
+    listed = tree.entries.get("overrides")
+    found: list[Override] = []
+    for node in listed if isinstance(listed, Items) else ():
+        ignored: list[ConfigError] = []  # noted already when the whole file was converted
+        spec = convert(node, OverrideSpec, ignored)
+        if spec is None:
+            continue
+        if not spec.match:
+            errors.append(find(node, "match").mark.error("an override says for which runs (write match: {label: glob})"))
+        if not spec.vars and not spec.severity:
+            errors.append(node.mark.error("an override without effect (write vars: {name: value} or severity: {id: page})"))
+        marks = {
+            f"{section}.{key}": find(node, section, key).mark
+            for section, keys in (("match", spec.match), ("vars", spec.vars), ("severity", spec.severity))
+            for key in keys
+        }
+        for name, value in spec.vars.items():
+            variable = variables.get(name)
+            if variable is None:
+                hint = suggestion(name, variables) or " (add it to the group's vars)"
+                errors.append(_key_mark(find(node, "vars"), name).error(f"unknown variable {name!r}{hint}"))
+            elif variable.range is not None and not variable.range[0] <= value <= variable.range[1]:
+                low, high = variable.range
+                text = f"{name} = {value:g} is outside {low:g}..{high:g} (change the value)"
+                errors.append(marks[f"vars.{name}"].error(text))
+        found.append(Override(spec.match, spec.vars, spec.severity, node.mark, marks))
+    return found
 
 
 def _variables(tree: Table, errors: list[ConfigError]) -> dict[str, Variable]:
@@ -153,7 +210,8 @@ def _variables(tree: Table, errors: list[ConfigError]) -> dict[str, Variable]:
             low, high = spec.range
             order = " (the range's ends are swapped)" if low > high else " (change the value, or the range on purpose)"
             errors.append(find(node, "value").mark.error(f"{name} = {spec.value:g} is outside {low:g}..{high:g}{order}"))
-        variables[name] = Variable(name, spec.value, spec.unit, spec.doc, spec.range, node.mark)
+        marks = {key: below.mark for key, below in node.entries.items()} if isinstance(node, Table) else {}
+        variables[name] = Variable(name, spec.value, spec.unit, spec.doc, spec.range, node.mark, marks)
     return variables
 
 
