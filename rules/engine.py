@@ -22,7 +22,8 @@ from rules.frame import FALSE, UNKNOWN, Decisive, Frame, NothingFires
 from rules.judging import Evaluation, Judging
 from rules.model import Phase, RuleState, Verdict
 from rules.overlay import Overlay
-from rules.program import AlertProgram, Instance, Program, RecordProgram, build, instances
+from rules.program import AlertProgram, Instance, Program, RecordProgram, instances
+from rules.programs import Programs
 from rules.run_states import RunStates, StateKey
 from rules.state import ended
 
@@ -66,7 +67,7 @@ class Engine:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle: Final = bundle
-        self._program: Final[Program] = build(bundle)
+        self._programs: Final = Programs(bundle)
 
     @property
     def depth(self) -> int:
@@ -78,13 +79,14 @@ class Engine:
     def record(self, view: RunView) -> list[tuple[str, float]]:
         """Values of the record rules that this row completes, as (series key, value), each after those it is computed from."""
         values: list[tuple[str, float]] = []
-        programs = self._program.records
+        program_of_run = self._programs.of(view.labels)
+        programs = program_of_run.records
         if not programs:
             return values
         frame = Frame(view, _NOTHING_FIRES)
         series, members = view.series, view.members
         overlay: Overlay | None = None
-        if self._program.chained:
+        if program_of_run.chained:
             frame.series = overlay = Overlay(series, view.step)
         for program in programs:
             fans = members and any(name in members for name in program.bare)
@@ -109,13 +111,14 @@ class Engine:
 
     def evaluate(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """All rules that this row calls for. `now` is only noted in the events."""
-        judging = Judging(self._program, view, states, now, view.event_time)
+        rules = self._programs.of(view.labels)
+        judging = Judging(rules, view, states, now, view.event_time)
         frame = judging.frame
         step = frame.step
         here = (view.attempt, step)
         newest = view.steps[-1] <= step if view.steps else True
         table = states.states
-        for plain, after, condition, key, fan, program, instance, brought in self._plan(view, states, judging, here):
+        for plain, after, condition, key, fan, program, instance, brought in _plan(rules, view, states, judging, here):
             state = table.get(key)
             if state is None:
                 state = states.get(key)
@@ -162,37 +165,13 @@ class Engine:
             judging.report_stale()
         return judging.result()
 
-    def _plan(self, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Entry]:
-        """What this row has judged on this run, in order; made once for all rows with the same series."""
-        if states.owner is not self._program:
-            states.belong(self._program)
-        members = view.members
-        labelled = sum(map(len, members.values())) if members else 0
-        if states.members_seen != (here[0], labelled):
-            states.relabelled((here[0], labelled))
-        # The hash of a frozen set is kept with it, and a run gives the same object for the same set.
-        arrived = view.arrived if type(view.arrived) is frozenset else frozenset(view.arrived)
-        plan: list[_Entry] | None = states.plans.get(arrived)
-        if plan is None:
-            if len(states.plans) >= _MAX_PLANS:
-                states.plans.clear()
-            row = self._program.row(arrived, members)
-            plan = states.plans[arrived] = [
-                _entry(program, instance, program.every_row or program.order in row.brought)
-                for program in row.alerts
-                for instance in judging.targets(program)
-            ]
-        if states.ended == here:
-            # The run is over and its alerts are closed: only what its last row brings is judged.
-            return [entry for entry in plan if not entry.program.every_row]
-        return plan
-
     def tick(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """Rules that ask for `silence`, at the moment `now` of the clock that drives arrivals; no record came."""
-        states.belong(self._program)
-        judging = Judging(self._program, view, states, now, now, max(0.0, now - view.last_arrival))
+        rules = self._programs.of(view.labels)
+        states.belong(rules)
+        judging = Judging(rules, view, states, now, now, max(0.0, now - view.last_arrival))
         frame = judging.frame
-        for program in self._program.clocked:
+        for program in rules.clocked:
             for instance in judging.targets(program):
                 state = states.get(instance.key)
                 frame.fan = instance.fan
@@ -217,15 +196,17 @@ class Engine:
 
     def retire(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """After a reload: resolves what fires under rules that are gone, with the reason rule_removed, and forgets them."""
-        states.belong(self._program)
-        gone = [key for key in states.states if key.rule_id not in self._program.by_id]
+        rules = self._programs.of(view.labels)
+        states.belong(rules)
+        gone = [key for key in states.states if key.rule_id not in rules.by_id]
         return self._end(view, states, now, "rule_removed", gone)
 
     def samples(self, states: RunStates) -> list[RuleSample]:
         """What the exporter shows: one sample per rule that was judged on the run; of several own labels the worst."""
+        by_id = self._programs.owning(states).by_id
         worst: dict[str, RuleSample] = {}
         for key, state in states.states.items():
-            program = self._program.by_id.get(key.rule_id)
+            program = by_id.get(key.rule_id)
             if program is None:
                 continue
             rule = program.rule
@@ -236,8 +217,9 @@ class Engine:
         return list(worst.values())
 
     def _end(self, view: RunView, states: RunStates, now: float, why: str, keys: list[StateKey]) -> Evaluation:
-        events = Events(self._program, view, states, now, view.event_time)
-        for key in sorted(keys, key=self._place):
+        rules = self._programs.of(view.labels)
+        events = Events(rules, view, states, now, view.event_time)
+        for key in sorted(keys, key=lambda key: _place(rules, key)):
             state = states.states[key]
             if state.phase is _INACTIVE:
                 continue
@@ -249,10 +231,37 @@ class Engine:
                 events.note(key, False, state)
         return Evaluation(events.finish())
 
-    def _place(self, key: StateKey) -> tuple[int, StateKey]:
-        """Where a state stands in the bundle; the states' own order is another one after a restart. Removed rules come last."""
-        program = self._program.by_id.get(key.rule_id)
-        return (len(self._program.alerts) if program is None else program.order), key
+
+def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Entry]:
+    """What this row has judged on this run, in order; made once for all rows with the same series."""
+    if states.owner is not rules:
+        states.belong(rules)
+    members = view.members
+    labelled = sum(map(len, members.values())) if members else 0
+    if states.members_seen != (here[0], labelled):
+        states.relabelled((here[0], labelled))
+    # The hash of a frozen set is kept with it, and a run gives the same object for the same set.
+    arrived = view.arrived if type(view.arrived) is frozenset else frozenset(view.arrived)
+    plan: list[_Entry] | None = states.plans.get(arrived)
+    if plan is None:
+        if len(states.plans) >= _MAX_PLANS:
+            states.plans.clear()
+        row = rules.row(arrived, members)
+        plan = states.plans[arrived] = [
+            _entry(program, instance, program.every_row or program.order in row.brought)
+            for program in row.alerts
+            for instance in judging.targets(program)
+        ]
+    if states.ended == here:
+        # The run is over and its alerts are closed: only what its last row brings is judged.
+        return [entry for entry in plan if not entry.program.every_row]
+    return plan
+
+
+def _place(rules: Program, key: StateKey) -> tuple[int, StateKey]:
+    """Where a state stands in the bundle; the states' own order is another one after a restart. Removed rules come last."""
+    program = rules.by_id.get(key.rule_id)
+    return (len(rules.alerts) if program is None else program.order), key
 
 
 def _word(state: RuleState) -> str:

@@ -19,7 +19,7 @@ from rules.message import TemplateFault, try_out
 from rules.named import CONTEXT_NAMES
 from rules.names import CAMEL_CASE, KEBAB_CASE, SNAKE_CASE, suggestion
 from rules.operands import Scope
-from rules.overrides import staged
+from rules.overrides import faults, staged
 from rules.rule_file import AlertSpec, Draft, RecordSpec, RuleFile
 from rules.sources import Sources
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Scalar, find, read_text
@@ -117,7 +117,9 @@ class _Loading:
             return None
         depth = max((draft.uses.depth for draft in drafts), default=1)
         order = tuple(ids[name] for name in alert_order)
-        return Bundle(tuple(group for group in groups if group), sources, tuple(record_order), order, depth)
+        bundle = Bundle(tuple(group for group in groups if group), sources, tuple(record_order), order, depth)
+        self.errors.extend(faults(bundle))
+        return bundle
 
     def _check_names(self, records: list[Draft], alerts: list[Draft]) -> None:
         for draft in records:

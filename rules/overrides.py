@@ -7,7 +7,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from rules.bundle import AlertRule, Bundle, Group, OnNonFinite, Override, Stage
+from rules.compile import Compiler
 from rules.model import Severity
+from rules.operands import Scope
+from rules.strict_yaml import ConfigError
 
 
 def staged(severity: Severity, stage: Stage) -> Severity:
@@ -35,6 +38,22 @@ def unmatched(bundle: Bundle, runs: Iterable[Mapping[str, str]]) -> list[Overrid
     """The overrides that match none of some runs, given by their labels: for a lint."""
     seen = list(runs)
     return [item for group in bundle.groups for item in group.overrides if not any(matches(item, run) for run in seen)]
+
+
+def faults(bundle: Bundle) -> list[ConfigError]:
+    """Overrides whose values make an expression impossible (a division by zero), each tried by itself."""
+    ids = {rule.name: rule.id for rule in bundle.alerts}
+    found: list[ConfigError] = []
+    for group in bundle.groups:
+        for override in group.overrides:
+            compiler = Compiler(Scope({**group.values, **override.vars}, ids))
+            for record in group.records:
+                compiler.quantity(record.node)
+            for alert in group.alerts:
+                for node in (alert.node, *([alert.leave_node] if alert.leave_node is not None else ())):
+                    compiler.condition(node)
+            found += [override.mark.error(f"with these values a rule fails: {each.message}") for each in compiler.errors]
+    return found
 
 
 def effective(bundle: Bundle, labels: Mapping[str, str]) -> Bundle:
