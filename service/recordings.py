@@ -12,12 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-import yaml
-
+from service.labels import LABELS, LabelsError, read
 from tocsin.formats.event_paths import runs_below
 
-LABELS: Final = "labels.yaml"
 _LEVELS: Final = 3
 """The folder itself and two above it."""
 _SUFFIXES: Final = frozenset((".jsonl", ".json", ".log", ".txt", ".csv", ".out", ".ndjson"))
@@ -42,15 +39,6 @@ class Unreadable(NamedTuple):
 
     path: Path
     reason: str
-
-
-class _Label(msgspec.Struct):
-    file: str
-    format: str | None = None
-
-
-class _Labels(msgspec.Struct):
-    runs: dict[str, _Label]
 
 
 def find(paths: Iterable[Path]) -> tuple[list[Recording], list[Unreadable]]:
@@ -94,8 +82,7 @@ def _is_log(path: Path) -> bool:
 
 def _labelled(root: Path) -> list[Recording]:
     try:
-        # Labels are data of the corpus, written by its tools with anchors; no rule is ever read this way.
-        labels = msgspec.convert(yaml.safe_load((root / LABELS).read_text(encoding="utf-8")), _Labels)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise _Meaningless(f"{root / LABELS} is no list of labels: {' '.join(str(error).split())[:200]}") from error
-    return [Recording((root / label.file).resolve(), label.format, run, labelled=True) for run, label in labels.runs.items()]
+        labels = read(root)
+    except LabelsError as error:
+        raise _Meaningless(str(error)) from error
+    return [Recording((root / label.file).resolve(), label.format, run, labelled=True) for run, label in labels.items()]
