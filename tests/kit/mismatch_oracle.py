@@ -79,6 +79,7 @@ def mismatch(responses: Responses, temperature: float) -> dict[str, float | None
             [math.exp(old) for old, _ in tokens], [math.exp(rollout) for _, rollout in tokens]
         ),
         "rollout_kl_k1": k1,
+        "rollout_kl_k1_error": deviation(gaps) / math.sqrt(len(gaps)),
         "rollout_kl_k2": mean([gap * gap / 2 for gap in gaps]),
         "rollout_kl_abs": mean(sizes),
         "rollout_kl_k3": mean(all_k3),

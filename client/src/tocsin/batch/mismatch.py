@@ -29,10 +29,12 @@ class Mismatch:
     rollout_prob_pearson_correlation            of exp a and exp r; None when one of them is constant
     rollout_kl_k1                               nats per token, mean(-l): an unbiased estimate of KL(rollout || train), as the
                                                 tokens are the rollout engine's; can be negative
+    rollout_kl_k1_error                         nats per token, std(l) / sqrt(tokens): the standard error of k1
     rollout_kl_k2, rollout_kl_abs               nats per token, mean(l^2 / 2) and mean |l|
     rollout_kl_k3, rollout_kl_k3_max            nats per token, of w - l - 1 with w = exp(clamp(l, +-20)); never negative
     rollout_kl_k1_k3_ratio                      k1 / k3: near 1 for a small true mismatch; beyond 3 or below 1/3 (or negative)
-                                                one of the two estimates is invalid, or the gap is a bias. None when k3 is 0
+                                                one of the two estimates is invalid, or the gap is a bias; only where k1 is several
+                                                errors from 0 does it mean something. None when k3 is 0
     mismatch_logit_std                          logits, temperature * sqrt(2 k3): the spread of logit noise that would cause
                                                 this KL, comparable across temperatures as KL grows with 1 / T^2
     extreme_token_ratio                         share of tokens with probability < 1e-3 under either engine
@@ -49,7 +51,7 @@ class Mismatch:
         self._temperature = settings.temperature
         self._abs = Spread(ops)
         self._abs_gaps: list[Array] = []
-        self._gap: Scalar = 0.0
+        self._gaps = Spread(ops)
         self._gap_squares: Scalar = 0.0
         self._k3: Scalar = 0.0
         self._k3_highest: list[Scalar] = []
@@ -64,7 +66,7 @@ class Mismatch:
         ops, old, rollout = self._ops, block["old_logprobs"], block["rollout_logprobs"]
         self._abs.add(block.abs_gap)
         self._abs_gaps.append(block.abs_gap)
-        self._gap = self._gap + ops.sum(block.gap)
+        self._gaps.add(block.gap)
         self._gap_squares = self._gap_squares + ops.dot(block.gap, block.gap)
         self._k3 = self._k3 + ops.sum(block.k3)
         self._k3_highest.append(ops.max(block.k3))
@@ -80,7 +82,7 @@ class Mismatch:
             return Found(dict.fromkeys(_NAMES))
         ops, tokens = self._ops, self._abs.count
         p99, p999 = ops.quantiles(ops.join(self._abs_gaps), (0.99, 0.999))
-        k1, k3 = -self._gap / tokens, self._k3 / tokens
+        k1, k3 = -self._gaps.centre, self._k3 / tokens
         return Found(
             {
                 "rollout_logprob_abs_diff_mean": self._abs.mean,
@@ -93,6 +95,7 @@ class Mismatch:
                 "rollout_prob_abs_diff_max": self._abs_apart.max,
                 "rollout_prob_pearson_correlation": self._correlation(),
                 "rollout_kl_k1": k1,
+                "rollout_kl_k1_error": self._gaps.error,
                 "rollout_kl_k2": self._gap_squares / (2 * tokens),
                 "rollout_kl_abs": self._abs.mean,
                 "rollout_kl_k3": k3,
@@ -124,6 +127,7 @@ _NAMES: Final = (
     "rollout_prob_abs_diff_max",
     "rollout_prob_pearson_correlation",
     "rollout_kl_k1",
+    "rollout_kl_k1_error",
     "rollout_kl_k2",
     "rollout_kl_abs",
     "rollout_kl_k3",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from tocsin.batch.arrays import Array, Ops
 from tocsin.batch.contract import OnHost, Scalar
@@ -52,6 +53,11 @@ class Spread:
         return OnHost((self._squares / self.count, self.max, self.min), _std) if self.count else None
 
     @property
+    def error(self) -> OnHost | None:
+        """Standard error of the mean, std / sqrt(n); None without any value."""
+        return OnHost((self._squares / self.count, self.max, self.min), partial(_error, self.count)) if self.count else None
+
+    @property
     def centre(self) -> Scalar:
         """The mean as a scalar on the device, off by rounding where all values are the same; 0 without any value."""
         return self._mean
@@ -82,3 +88,7 @@ def _mean(mean: float, highest: float, lowest: float) -> float:
 
 def _std(variance: float, highest: float, lowest: float) -> float:
     return 0.0 if highest == lowest and math.isfinite(highest) else math.sqrt(variance)
+
+
+def _error(count: int, variance: float, highest: float, lowest: float) -> float:
+    return _std(variance, highest, lowest) / math.sqrt(count)
