@@ -8,6 +8,8 @@ import click
 
 from rules.loader import check as check_files
 from service import bundles
+from service.commands.rules_diff import diff
+from service.commands.rules_test import test
 from service.commands.terminal import fail, plural
 
 
@@ -50,3 +52,7 @@ def check(paths: tuple[Path, ...], no_shipped: bool) -> None:
     click.echo(
         f"{plural(len(engine.bundle.alerts), 'alert rule')} and {plural(len(engine.bundle.records), 'record rule')} load"
     )
+
+
+rules.add_command(test)
+rules.add_command(diff)

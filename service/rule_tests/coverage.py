@@ -1,0 +1,50 @@
+"""Which rules are tested from all three sides: a firing, a not-firing and a NaN case each.
+
+- firing: a case that holds expects the alert to fire.
+- not firing: a case that holds names it under `quiet:`, and it was judged OK there.
+- NaN: a case that holds, has a NaN or an infinity among its values, and says what becomes of the alert (`expect` or `quiet`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rules.bundle import AlertRule
+from service.rule_tests.comparing import Outcome
+from service.rule_tests.files import Case
+
+
+class Gap(NamedTuple):
+    """A rule and the kinds of cases that it has not."""
+
+    rule: AlertRule
+    missing: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"{self.rule.name}: no {', no '.join(self.missing)} case"
+
+
+def gaps(rules: Iterable[AlertRule], outcomes: Iterable[Outcome]) -> list[Gap]:
+    """Rules that lack a kind of case, in their order. A case that failed counts for nothing."""
+    firing: set[str] = set()
+    quiet: set[str] = set()
+    non_finite: set[str] = set()
+    for outcome in outcomes:
+        if not outcome.passed:
+            continue
+        case = outcome.case
+        firing |= outcome.fired
+        if _has_non_finite(case):
+            non_finite |= case.alerts
+        else:
+            quiet.update(case.quiet)
+    kinds = (("firing", firing), ("not-firing", quiet), ("NaN", non_finite))
+    found = [Gap(rule, [kind for kind, names in kinds if rule.name not in names]) for rule in rules]
+    return [gap for gap in found if gap.missing]
+
+
+def _has_non_finite(case: Case) -> bool:
+    every = [*case.metrics.values(), *case.signals.values()]
+    return any(value is not None and not math.isfinite(value) for series in every for value in series)
