@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from collector.catalogue import Metric
-from collector.series import window
+from collector.series import Series, window
 from collector.signals.protocol import Block, Derived, Row, RunState
 
 GPUS: Final = ("gpus", "n_gpus", "world_size")
@@ -30,29 +30,43 @@ _SHARE: Final = Block("zero_gradient_share")
 
 
 class Cost:
-    """Stateless: everything follows from the configuration, the clock of the records and the stored samples."""
+    """Everything follows from the configuration, the clock of the records and the stored samples."""
+
+    def __init__(self) -> None:
+        self._moved = 0
+        """Newest records in a row whose gradient was not 0, as far as known: a cache, so that a sound run counts nothing."""
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         if row.fresh and (gpus := _gpus(run)) is not None:
             derived.add(_HOURS, max(0.0, run.event_time - run.started_at) / 3600.0 * gpus)
+        if row.late or not row.fresh:
+            self._moved = 0
         if GRAD in run.arrived:
-            values = window(run.series[GRAD], run.step, WINDOW)
-            derived.add(_SHARE, sum(value == 0.0 for value in values) / len(values))
+            derived.add(_SHARE, self._share(run.series[GRAD], run.step, row.late))
+
+    def _share(self, series: Series, step: int, late: bool) -> float:
+        if not late:
+            self._moved = self._moved + 1 if series.values[-1] != 0.0 else 0
+            if self._moved >= WINDOW:
+                return 0.0
+        values = window(series, step, WINDOW)
+        return values.count(0.0) / len(values)
 
     def cut(self, step: int) -> None:
-        """Nothing is kept."""
+        self._moved = 0
 
     def phase_changed(self, changed: Collection[str]) -> None:
-        """Nothing is kept."""
+        """The window forgets by itself."""
 
     def breaching(self, keys: Collection[str]) -> None:
         """Nothing is learnt here."""
 
     def dump(self) -> Any:
+        """Nothing but a cache."""
         return None
 
     def load(self, state: Any) -> None:
-        """Nothing is kept."""
+        self._moved = 0
 
 
 def _gpus(run: RunState) -> float | None:

@@ -2,33 +2,32 @@
 
     policy_entropy_slope         least-squares slope of policy_entropy over the last 20 records (8 finite ones at least), nats
                                  per record
-    policy_entropy_slope_ratio   how fast it falls against the run's own beginning: -slope / max(fall, 0.1 % of the mean), fall
-                                 and mean of the first 20 records after a warm-up of 5; 1 = as at the beginning, 0 or less = no
-                                 fall
+    policy_entropy_slope_ratio   its fall as a share of itself, -slope / mean of the 20, over the same of the run's beginning (20
+                                 records after a warm-up of 5; 0.1 % per record at least): 1 = as then, 0 or less = no fall
     policy_entropy_records_left  records until it reaches 0.05 nats if it goes on as in the last 20, by the line or the
                                  exponential, whichever explains more of the variance; 10,000 at most, and where it does
-                                 not fall
+                                 not fall (the line explains less than a quarter)
     sharpening_without_reach     1 while correct_ratio rises and group_pass_ratio falls: solved prompts get surer, others are
                                  lost
     healthy_compression          1 while entropy is under half its baseline and retrieval is far above chance
     template_collapse            1 while entropy is at least 0.8 of its baseline and retrieval is near chance: varied words, one
                                  answer
 
-Rising and falling are a Mann-Kendall z beyond 2 over 20 records. Far above chance is more than half of the way from chance to
-1; near is less than a tenth; both by means of 3 records. Entropy decays multiplicatively, hence the exponential. Values that
-are not finite are left out; the exponential is tried where the whole window is finite and above 0.
+Entropy decays multiplicatively, hence the exponential and the share of itself. Rising and falling are a Mann-Kendall z beyond
+2 over 20 records. Far above chance is more than half of the way from chance to 1; near is less than a tenth; both by means of 3
+records. Values that are not finite are left out, and the others close ranks; the exponential is tried where all are above 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import isfinite, log
 from typing import Any, Final
 
 from collector.catalogue import Metric
 from collector.series import window
 from collector.signals.protocol import Block, Derived, Row, RunState
-from collector.signals.trend import Line, Trend, level, line
+from collector.signals.trend import LEAST, Trend, explained, level, line
 
 ENTROPY: Final = "policy_entropy"
 CORRECT: Final = "correct_ratio"
@@ -36,19 +35,23 @@ REACH: Final = "group_pass_ratio"
 RETRIEVAL: Final = "retrieval_accuracy"
 CHANCE: Final = "retrieval_chance"
 WINDOW: Final = 20
-LEAST: Final = 8
 WARM_UP: Final = 5
 FLOOR: Final = 0.05
 """Nats per token: a policy that hardly chooses any more."""
 FAR: Final = 10_000.0
 """Records: as good as never."""
 SLOWEST: Final = 0.001
-"""Of the mean per record: an early fall slower than this is none, and nothing to measure by."""
+"""Share of the mean per record: an early fall slower than this is none, and nothing to measure by."""
+CLEAR: Final = 0.25
+"""Share of the variance that a line must explain to be a fall and no noise: p = 2 % with 20 values."""
 SURE: Final = 2.0
+_LOG_FLOOR: Final = log(FLOOR)
 
 METRICS: Final = (
     Metric("policy_entropy_slope", "nats per token", "least-squares slope of policy_entropy over 20 records, per record"),
-    Metric("policy_entropy_slope_ratio", "1", "fall of policy_entropy per record over that of the run's first records"),
+    Metric(
+        "policy_entropy_slope_ratio", "1", "relative fall of policy_entropy per record over that of the run's first records"
+    ),
     Metric("policy_entropy_records_left", "count", "records until policy_entropy is 0.05 nats if it falls on; 10,000 at most"),
     Metric("sharpening_without_reach", "1", "1 while correct_ratio rises and group_pass_ratio falls, else 0"),
     Metric("healthy_compression", "1", "1 while entropy is low and responses still tell their prompt, else 0"),
@@ -67,7 +70,7 @@ class Diversity:
         self._first: list[float] = []
         """The entropies that the early fall is fitted to, until it is."""
         self._early = 0.0
-        """Nats per record; 0 until it is known."""
+        """Share of the mean per record; 0 until it is known."""
         self._correct = Trend(CORRECT, WINDOW, LEAST)
         self._reach = Trend(REACH, WINDOW, LEAST)
 
@@ -89,23 +92,23 @@ class Diversity:
         series = run.series[ENTROPY]
         if self._early == 0.0 and not row.late and run.record > WARM_UP:
             self._learn(series.values[-1])
-        values = window(series, run.step, WINDOW)
-        fit = line(values, LEAST)
+        fit = line(window(series, run.step, WINDOW) if row.late else series.values[-WINDOW:])
         if fit is None:
             return
-        derived.add(_FALL, fit.slope, _records_left(fit, values))
-        if self._early > 0.0:
-            derived.add(_RATIO, -fit.slope / self._early)
+        slope, mean, values = fit
+        derived.add(_FALL, slope, _records_left(slope, mean, values))
+        if self._early > 0.0 and mean > 0.0:
+            derived.add(_RATIO, -slope / mean / self._early)
 
     def _learn(self, value: float) -> None:
         if not isfinite(value):
             return
         self._first.append(value)
         if len(self._first) == WINDOW:
-            fit = line(self._first, WINDOW)
+            fit = line(self._first)
             self._first = []
-            if fit is not None and fit.mean > 0.0:
-                self._early = max(-fit.slope, SLOWEST * fit.mean)
+            if fit is not None and fit[1] > 0.0:
+                self._early = max(-fit[0] / fit[1], SLOWEST)
 
     def cut(self, step: int) -> None:
         """What was learnt of the run's beginning stays."""
@@ -126,16 +129,19 @@ class Diversity:
         self.cut(0)
 
 
-def _records_left(fit: Line, values: Collection[float]) -> float:
-    """Until the floor, by the better of the two fits."""
-    floor = FLOOR
-    if fit.slope < 0.0 and fit.now > FLOOR and min(values) > 0.0:  # a NaN or an infinity among them leaves it at the line
-        curve = line([log(value) for value in values if value > 0.0], len(values))
-        if curve is not None and curve.explained > fit.explained:
-            fit, floor = curve, log(FLOOR)
-    if fit.now <= floor:
+def _records_left(slope: float, mean: float, values: Sequence[float]) -> float:
+    """Until the floor, by the better of the two fits to finite values."""
+    ahead = (len(values) - 1) / 2.0  # from the middle of the window, where the line is at the mean, to the newest value
+    now = mean + slope * ahead
+    if now <= FLOOR:
         return 0.0
-    return min((floor - fit.now) / fit.slope, FAR) if fit.slope < 0.0 else FAR
+    if slope >= 0.0 or (by_line := explained(slope, mean, values)) < CLEAR:
+        return FAR
+    if min(values) > 0.0 and (curve := line([log(value) for value in values])) is not None:
+        decay, log_mean, logs = curve
+        if decay < 0.0 and explained(decay, log_mean, logs) > by_line:
+            return min(max(0.0, (_LOG_FLOOR - log_mean) / decay - ahead), FAR)
+    return min((FLOOR - now) / slope, FAR)
 
 
 def _kind(run: RunState, derived: Derived) -> None:

@@ -10,13 +10,12 @@
 
 "grows" is a slope above 0.5 % per record and a Mann-Kendall z above 2, over at least 8 finite values. A flag is there at
 records that bring its inputs. All truncated may still learn (the reward says so); it is told, not judged. Values that are not
-finite are left out.
+finite are left out, and the others close ranks.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -32,7 +31,6 @@ TRUNCATED: Final = "truncated_ratio"
 SHORTEST: Final = "response_length_min"
 LONGEST: Final = "response_length_max"
 WINDOW: Final = 20
-LEAST: Final = 8
 GROWTH: Final = 0.005
 """Share of the mean per record."""
 SURE: Final = 2.0
@@ -61,7 +59,8 @@ class Length:
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         arrived, series = run.arrived, run.series
         if (CORRECT in arrived or INCORRECT in arrived) and CORRECT in series and INCORRECT in series:
-            _apart(window(series[CORRECT], run.step, WINDOW), window(series[INCORRECT], run.step, WINDOW), derived)
+            correct, incorrect = series[CORRECT], series[INCORRECT]
+            _apart(window(correct, run.step, WINDOW), window(incorrect, run.step, WINDOW), derived)
         if MEAN in arrived and (collapsed := _collapsed(run)) is not None:
             derived.add(_COLLAPSE, float(collapsed))
         if (TRUNCATED in arrived or SHORTEST in arrived or LONGEST in arrived) and (cut := _all_truncated(run)) is not None:
@@ -83,21 +82,19 @@ class Length:
         """Nothing is kept."""
 
 
-def _apart(correct: array[float], incorrect: array[float], derived: Derived) -> None:
-    slopes = []
-    for values in (correct, incorrect):
-        fit = line(values, LEAST)
-        if fit is None or fit.mean <= 0.0:
-            return
-        slopes.append(fit.slope / fit.mean)
+def _apart(correct: Sequence[float], incorrect: Sequence[float], derived: Derived) -> None:
+    fit, other = line(correct), line(incorrect)
+    if fit is None or other is None or fit[1] <= 0.0 or other[1] <= 0.0:
+        return
+    slope, other_slope = fit[0] / fit[1], other[0] / other[1]
     # The test is for the few records at which a slope is steep: it costs ten times as much.
-    incorrect_grows = slopes[1] > GROWTH and _rises(incorrect)
-    correct_grows = incorrect_grows and slopes[0] > GROWTH and _rises(correct)
-    hack = correct_grows and slopes[0] > slopes[1]
-    derived.add(_SLOPES, *slopes, float(hack), float(incorrect_grows and not correct_grows))
+    incorrect_grows = other_slope > GROWTH and _rises(incorrect)
+    correct_grows = incorrect_grows and slope > GROWTH and _rises(correct)
+    hack = correct_grows and slope > other_slope
+    derived.add(_SLOPES, slope, other_slope, float(hack), float(incorrect_grows and not correct_grows))
 
 
-def _rises(values: array[float]) -> bool:
+def _rises(values: Sequence[float]) -> bool:
     z = MannKendall(WINDOW, values).z()
     return z is not None and z > SURE
 

@@ -7,7 +7,7 @@ Per component, over its finite values, the last 200 samples at most:
     flat-topped  rose, that mean is in the upper fifth of the range, and the mean of the 20 before is within 5 % of the range
     behind       not flat-topped, no rise (z of Mann-Kendall below 2 over the last 50, which it must have), and the mean of the
                  last 5 is below nine tenths of what it could be: its own maximum, or 1 if that is larger
-    dead         exactly the same for its last 20 samples, and not above where it began
+    dead         exactly the same for its last 20 samples, not above where it began, and below 1
 
 "Behind" is flat for long as well as falling after a plateau: a fall is no rise. A component that rose and stands still has
 been solved, and is neither dead nor behind.
@@ -15,7 +15,6 @@ been solved, and is neither dead nor behind.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Collection, Sequence
 from math import inf, isfinite
@@ -23,13 +22,15 @@ from typing import Any, Final
 
 from collector.series import Series, window
 from collector.signals.protocol import RunState
-from collector.signals.trend import MannKendall
+from collector.signals.trend import MannKendall, finite
 
 WINDOW: Final = 200
 FIRST: Final = 5
 STILL: Final = 20
 PLATEAU: Final = 50
 SURE: Final = 2.0
+ALL: Final = 1.0
+"""What a component gives for a response that it finds right, unless it has given more."""
 
 
 class Extremes:
@@ -60,8 +61,9 @@ class Extremes:
         at = end
         while at > start and steps[at - 1] > self._seen:
             at -= 1
-        for place in range(at, end):
-            self._take(steps[place], series.values[place])
+        if at < end:
+            for place in range(at, end):
+                self._take(steps[place], series.values[place])
         low, high = self._low, self._high
         oldest = steps[start] if end else step
         while low and low[0][0] < oldest:
@@ -100,13 +102,13 @@ class Components:
             series = run.series[key]
             if not late and key in run.arrived:
                 self._begin(key, series.values[-1])
-            recent = _finite(window(series, step, STILL))
+            recent = finite(window(series, step, STILL))
             began, known = self._began.get(key, (0.0, 0))
             if len(recent) < STILL or known < FIRST:
                 continue
             if min(recent) < max(recent):
                 moving += 1
-            elif recent[-1] <= began:
+            elif recent[-1] <= began and recent[-1] < ALL:
                 dead += 1
             ranges = Extremes(WINDOW) if late else self._ranges.setdefault(key, Extremes(WINDOW))
             low, high = ranges.of(series, step)
@@ -139,23 +141,19 @@ class Components:
         self._ranges.clear()
 
 
-def _finite(values: array[float]) -> list[float]:
-    return [value for value in values if isfinite(value)]
-
-
-def _flat_topped(series: Series, step: int, recent: list[float], began: float, low: float, high: float) -> bool:
+def _flat_topped(series: Series, step: int, recent: Sequence[float], began: float, low: float, high: float) -> bool:
     reach = high - low
     mean = sum(recent) / len(recent)
     if not reach > 0.0 or mean - began <= 0.5 * reach or mean < low + 0.8 * reach:
         return False
-    before = _finite(window(series, step, STILL, offset=STILL))
+    before = finite(window(series, step, STILL, offset=STILL))
     return len(before) == STILL and abs(sum(before) / len(before) - mean) <= 0.05 * reach
 
 
 def _behind(series: Series, step: int, high: float) -> bool:
     samples = window(series, step, PLATEAU)
-    recent = _finite(samples[-FIRST:])
-    if len(samples) < PLATEAU or not recent or sum(recent) / len(recent) >= 0.9 * max(1.0, high):
+    recent = finite(samples[-FIRST:])
+    if len(samples) < PLATEAU or not recent or sum(recent) / len(recent) >= 0.9 * max(ALL, high):
         return False
     z = MannKendall(PLATEAU, samples).z()
     return z is not None and z < SURE

@@ -1,15 +1,21 @@
 """B8: does the reward still teach, and do its components agree?
 
     reward_fall_share     (mean of the 15 records before - reward_mean) / range of the run's last 200 records
-    no_learning_signal    1 while grad_norm is exactly 0 and so is the reward's spread: nothing to learn from, and not a bug
+    no_learning_signal    1 while grad_norm is exactly 0 and no rewards differ: nothing to learn from, and not a bug
     no_update             1 while grad_norm is exactly 0 although rewards differ: a bug
     reward_components_dead        components that were the same to the last bit for 20 records while another one moved, and that
                                   are not above where they began
     reward_component_divergence   1 while one component rose and is flat-topped, and another one is flat or falls below its
                                   plateau: the easy part of the reward is learnt instead of the hard one
 
-The spread is reward_group_std_mean, or reward_std where nobody logs that. What "rose", "flat-topped" and "flat" mean is told in
-`collector.signals.reward_components`. Values that are not finite are left out; a fall of a value that is not finite is none.
+Rewards differ where zero_variance_group_ratio is below 1; where nobody logs that, where reward_group_std_mean is above 0. Those
+two know of the spread within groups, which is what advantages are made of. The spread over the whole batch (reward_std, or
+reward_max above reward_min) can only say that there is none: groups may each be flat. So no_update is told only by the first
+two, and only where the record is of a single step (the one after the step before): a record of several brings the mean of
+their spreads beside the last one's gradient.
+
+What "rose", "flat-topped" and "flat" mean is told in `collector.signals.reward_components`. Values that are not finite are left
+out; a fall to a value that is not finite is none.
 """
 
 from __future__ import annotations
@@ -22,11 +28,16 @@ from collector.catalogue import Metric
 from collector.series import Series, window
 from collector.signals.protocol import Block, Derived, Row, RunState
 from collector.signals.reward_components import Components, Extremes
+from collector.signals.trend import finite
 
 REWARD: Final = "reward_mean"
 GRAD: Final = "grad_norm"
-SPREADS: Final = ("reward_group_std_mean", "reward_std")
-"""The first that is there: spread within groups is what advantages are made of."""
+FLAT_GROUPS: Final = "zero_variance_group_ratio"
+GROUP_SPREAD: Final = "reward_group_std_mean"
+SPREAD: Final = "reward_std"
+LOWEST: Final = "reward_min"
+HIGHEST: Final = "reward_max"
+SPREADS: Final = frozenset({FLAT_GROUPS, GROUP_SPREAD, SPREAD, LOWEST, HIGHEST})
 COMPONENT: Final = "reward_component_mean"
 BEFORE: Final = 15
 LEAST: Final = 2
@@ -34,7 +45,7 @@ RANGE: Final = 200
 
 METRICS: Final = (
     Metric("reward_fall_share", "ratio", "fall of reward_mean below the 15 records before, share of the range of 200 records"),
-    Metric("no_learning_signal", "1", "1 while grad_norm and the spread of rewards are exactly 0, else 0"),
+    Metric("no_learning_signal", "1", "1 while grad_norm is exactly 0 and no rewards differ, else 0"),
     Metric("no_update", "1", "1 while grad_norm is exactly 0 although rewards differ, else 0"),
     Metric("reward_components_dead", "count", "reward components that have not moved for 20 records while another one did"),
     Metric(
@@ -42,7 +53,8 @@ METRICS: Final = (
     ),
 )
 _FALL: Final = Block("reward_fall_share")
-_SIGNAL: Final = Block("no_learning_signal", "no_update")
+_NOTHING: Final = Block("no_learning_signal")
+_NO_UPDATE: Final = Block("no_update")
 _COMPONENTS: Final = Block("reward_components_dead", "reward_component_divergence")
 
 
@@ -61,10 +73,8 @@ class Rewards:
             self._components.changed(row.present)
         if REWARD in arrived and (share := self._fall_share(series[REWARD], step, row.late)) is not None:
             derived.add(_FALL, share)
-        if GRAD in series and (GRAD in arrived or SPREADS[0] in arrived or SPREADS[1] in arrived):
-            grad, spread = series[GRAD].at(step), _spread(run)
-            if grad is not None and spread is not None:
-                derived.add(_SIGNAL, float(grad == 0.0 == spread), float(grad == 0.0 < spread))
+        if GRAD in arrived or not arrived.isdisjoint(SPREADS):
+            _teaches(run, derived)
         members = run.members.get(COMPONENT, ())
         if len(members) > 1 and any(key in arrived for key in members):
             derived.add(_COMPONENTS, *self._components.judge(run, members, row.late))
@@ -74,7 +84,7 @@ class Rewards:
         value = series.at(step)
         if value is None or not isfinite(value):
             return None
-        before = [old for old in window(series, step, BEFORE, offset=1) if isfinite(old)]
+        before = finite(window(series, step, BEFORE, offset=1))
         if len(before) < LEAST:
             return None
         low, high = Extremes(RANGE).of(series, step) if late else self._range.of(series, step)
@@ -99,11 +109,37 @@ class Rewards:
         self._components.load(state)
 
 
-def _spread(run: RunState) -> float | None:
-    """The first spread that is there and finite at the step."""
-    for name in SPREADS:
-        series = run.series.get(name)
-        value = None if series is None else series.at(run.step)
-        if value is not None and isfinite(value):
-            return value
-    return None
+def _teaches(run: RunState, derived: Derived) -> None:
+    """Whether a gradient of exactly 0 is explained by the rewards of the step."""
+    series, step = run.series, run.step
+    grad = series[GRAD].at(step) if GRAD in series else None
+    if grad is None:
+        return
+    differ, within = _differ(run)
+    if differ is None:
+        return
+    derived.add(_NOTHING, float(grad == 0.0 and not differ))
+    # The record of several steps brings their mean reward spread and the last one's gradient: no two of the same step.
+    if within and len(run.steps) > 1 and run.steps[-1] - run.steps[-2] == 1 and step == run.steps[-1]:
+        derived.add(_NO_UPDATE, float(grad == 0.0 and differ))
+
+
+def _differ(run: RunState) -> tuple[bool | None, bool]:
+    """(whether rewards differ, whether that is known within groups); (None, False) where nothing says so."""
+    flat = _now(run, FLAT_GROUPS)
+    if flat is not None:
+        return flat < 1.0, True
+    spread = _now(run, GROUP_SPREAD)
+    if spread is not None:
+        return spread > 0.0, True
+    spread = _now(run, SPREAD)
+    if spread is not None:
+        return spread > 0.0, False
+    low, high = _now(run, LOWEST), _now(run, HIGHEST)
+    return (None, False) if low is None or high is None else (low < high, False)
+
+
+def _now(run: RunState, name: str) -> float | None:
+    series = run.series.get(name)
+    value = None if series is None else series.at(run.step)
+    return value if value is not None and isfinite(value) else None

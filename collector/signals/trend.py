@@ -11,26 +11,28 @@ takes its place. Source: Kendall, Rank Correlation Methods; the rule language's 
 from __future__ import annotations
 
 import functools
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from math import copysign, isfinite, sqrt
 from operator import mul
-from typing import NamedTuple
+from typing import Final
 
 from collector.series import Series, window
 from collector.signals.protocol import Row, RunState
 
+LEAST: Final = 8
+"""Values that a line is put through at least."""
+
 
 def level(series: Series, step: int, count: int) -> float | None:
     """The mean of the finite ones among the last `count` values at or before a step; None without any."""
-    values = window(series, step, count)
+    values = series.values[-count:] if series.steps[-1] <= step else window(series, step, count)
     total = sum(values)
     if isfinite(total):
         return total / len(values) if values else None
-    finite = [value / count for value in values if isfinite(value)]  # divided first: their sum may be too large
-    return sum(finite) * (count / len(finite)) if finite else None
+    shares = [value / count for value in values if isfinite(value)]  # divided first: their sum may be too large
+    return sum(shares) * (count / len(shares)) if shares else None
 
 
 class MannKendall:
@@ -115,7 +117,7 @@ class Trend:
 
     def z(self, run: RunState, row: Row) -> float | None:
         """After `follow`; None with fewer than the least number of finite values, or without the series."""
-        test = self._test
+        test = None if row.late else self._test  # a late row's window ends at its own step
         if test is None:
             series = run.series.get(self.name)
             if series is None:
@@ -126,49 +128,36 @@ class Trend:
         return test.z() if len(test) >= self._least else None
 
 
-class Line(NamedTuple):
-    """A least-squares line over places 0, 1, 2 ... of a window."""
-
-    slope: float
-    """Per place."""
-    mean: float
-    now: float
-    """The line's value at the newest place."""
-    explained: float
-    """Share of the variance that it explains, 0..1; 0 for values that are all the same."""
-
-
-def line(values: Sequence[float] | array[float], least: int) -> Line | None:
-    """Through the finite ones of the values, each at its place; None with fewer than `least` (which is 2 or more) or where
-    numbers are too large to be squared."""
-    count = len(values)
+def line(values: Sequence[float]) -> tuple[float, float, Sequence[float]] | None:
+    """(slope per place, mean) of the least-squares line through the finite ones of some values, which close ranks, and these
+    values; None with fewer than `LEAST` of them, or where they are too large to be added and multiplied."""
     total = sum(values)
-    if isfinite(total):
-        if count < least:
-            return None
-        offsets, spread, middle = _places(count)
-        mean = total / count
-        deviations = [value - mean for value in values]
-    else:
-        points = [(place, value) for place, value in enumerate(values) if isfinite(value)]
-        if len(points) < least:
-            return None
-        middle = sum(place for place, _ in points) / len(points)
-        mean = sum(value for _, value in points) / len(points)
-        offsets = [place - middle for place, _ in points]
-        deviations = [value - mean for _, value in points]
-        spread = sum(map(mul, offsets, offsets))
-    variance = sum(map(mul, deviations, deviations))
-    if not isfinite(variance):
+    if not isfinite(total):
+        values = finite(values)
+        total = sum(values)
+    count = len(values)
+    if count < LEAST:
         return None
-    slope = sum(map(mul, offsets, deviations)) / spread
-    explained = slope * slope * spread / variance if variance > 0.0 else 0.0
-    return Line(slope, mean, mean + slope * (count - 1 - middle), explained)
+    offsets, spread = _places(count)
+    slope = sum(map(mul, offsets, values)) / spread
+    return (slope, total / count, values) if isfinite(slope) and isfinite(total) else None
+
+
+def explained(slope: float, mean: float, values: Sequence[float]) -> float:
+    """Share of the variance that a line explains, 0..1; 0 for values that are all the same. All values are finite."""
+    deviations = [value - mean for value in values]
+    variance = sum(map(mul, deviations, deviations))
+    along = slope * slope * _places(len(values))[1]
+    return along / variance if variance > 0.0 and isfinite(variance) else 0.0
+
+
+def finite(values: Sequence[float]) -> Sequence[float]:
+    """The values without those that are not finite, which is nearly always: the values."""
+    return values if isfinite(sum(values)) else [value for value in values if isfinite(value)]
 
 
 @functools.cache
-def _places(count: int) -> tuple[list[float], float, float]:
-    """Places less their mean, the sum of their squares, and the mean."""
-    middle = (count - 1) / 2.0
-    offsets = [place - middle for place in range(count)]
-    return offsets, sum(map(mul, offsets, offsets)), middle
+def _places(count: int) -> tuple[list[float], float]:
+    """Places less their mean, and the sum of their squares."""
+    offsets = [place - (count - 1) / 2.0 for place in range(count)]
+    return offsets, sum(map(mul, offsets, offsets))
