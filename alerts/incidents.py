@@ -11,7 +11,9 @@ The rules of the planner
 4. Resolve if and only if told: whatever happened in between (explained, re-routed, severity edited, restarted, reloaded),
    exactly the receivers in `Told.receivers` are told the end. Receivers with `send_resolved: false` are told nothing of it,
    but the episode is over for them too.
-5. Severity info, and alerts explained by an earlier layer, are kept in the incident and sent to nobody. An explained alert
+5. Events of rules in the rollout stage shadow never reach the book. To it, an alert whose rule is put into shadow while it
+   fires is over, and one whose rule is taken out of it has begun.
+6. Severity info, and alerts explained by an earlier layer, are kept in the incident and sent to nobody. An explained alert
    that fires again by itself is sent then, unless its receiver has been told of this episode already.
 
 Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the
@@ -28,7 +30,7 @@ from msgspec.structs import replace
 
 from alerts.identity import alert_key, delivery_id, fingerprint, incident_key
 from alerts.model import Action, Delivery, Incident, Page, Told
-from rules.model import AlertEvent, EventState, Severity
+from rules.model import SHADOW, AlertEvent, EventState, Severity
 
 Route = Callable[[AlertEvent], Sequence[str]]
 """Names of the receivers of an event, without repetition, in order."""
@@ -95,7 +97,7 @@ class IncidentBook:
         """
         changed: dict[str, Incident] = {}
         rows: list[Delivery] = []
-        for _, moment in groupby(events, key=_moment):
+        for _, moment in groupby(map(_shadowed, events), key=_moment):
             incident, planned = self._apply_moment(list(moment), now)
             rows += planned
             if incident is not None:
@@ -222,6 +224,13 @@ class _Draft:
                 created_at=self._now,
             )
         )
+
+
+def _shadowed(event: AlertEvent) -> AlertEvent:
+    """The event as the book sees it: what is in shadow does not fire. An end that nobody waits for is passed over there."""
+    if event.explained_by == SHADOW and event.state is EventState.EXPLAINED:
+        return replace(event, state=EventState.RESOLVED, reason="the rule is in shadow", explained_by="")
+    return event
 
 
 def _moment(event: AlertEvent) -> tuple[str, int, int, int, float]:

@@ -195,11 +195,12 @@ class Engine:
         return self._end(view, states, now, reason, list(states.states))
 
     def retire(self, view: RunView, states: RunStates, now: float) -> Evaluation:
-        """After a reload: resolves what fires under rules that are gone, with the reason rule_removed, and forgets them."""
+        """After a reload: resolves what fires under rules that are gone, with the reason rule_removed, and forgets them.
+        What fires on, and is explained now or not any more (another layer, severity or stage), is told so."""
         rules = self._programs.of(view.labels)
         states.belong(rules)
         gone = [key for key in states.states if key.rule_id not in rules.by_id]
-        return self._end(view, states, now, "rule_removed", gone)
+        return self._end(view, states, now, "rule_removed", gone, reloaded=True)
 
     def samples(self, states: RunStates) -> list[RuleSample]:
         """What the exporter shows: one sample per rule that was judged on the run; of several own labels the worst."""
@@ -216,7 +217,9 @@ class Engine:
                 worst[rule.id] = RuleSample(rule.name, str(rule.severity), rule.layer, word, state.value, state.limit)
         return list(worst.values())
 
-    def _end(self, view: RunView, states: RunStates, now: float, why: str, keys: list[StateKey]) -> Evaluation:
+    def _end(
+        self, view: RunView, states: RunStates, now: float, why: str, keys: list[StateKey], *, reloaded: bool = False
+    ) -> Evaluation:
         rules = self._programs.of(view.labels)
         events = Events(rules, view, states, now, view.event_time)
         for key in sorted(keys, key=lambda key: _place(rules, key)):
@@ -229,7 +232,7 @@ class Engine:
             states.dirty.add(key)
             if state.phase.fires:
                 events.note(key, False, state)
-        return Evaluation(events.finish())
+        return Evaluation(events.finish(reloaded=reloaded))
 
 
 def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Entry]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from collector.model import RunView
+from rules.bundle import Stage
 from rules.frame import Decisive
 from rules.layers import Firing, explanations
 from rules.message import TemplateFault, fields, render, sig
@@ -63,9 +64,10 @@ class Events:
             self._ended.append((key, before.explained_by, judged))
             self._fired.pop(key, None)
 
-    def finish(self) -> list[AlertEvent]:
-        """The events, in the order in which they should be told."""
-        if not self._fired and not self._ended:
+    def finish(self, *, reloaded: bool = False) -> list[AlertEvent]:
+        """The events, in the order in which they should be told. After a reload layers and stages may be others than before,
+        although nothing fired or ended."""
+        if not self._fired and not self._ended and not reloaded:
             return []
         events = self._layered()
         events += [self._event(key, EventState.RESOLVED, explained_by, judged) for key, explained_by, judged in self._ended]
@@ -157,4 +159,6 @@ class Events:
 
 def _firing(program: AlertProgram) -> Firing:
     rule = program.rule
-    return Firing(rule.name, program.order, rule.layer, rule.severity.pages, rule.independent)
+    return Firing(
+        rule.name, program.order, rule.layer, rule.severity.pages, rule.independent, shadow=rule.stage is Stage.SHADOW
+    )

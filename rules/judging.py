@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from collector.model import Provenance, RunView
-from rules.bundle import OnGap
+from rules.bundle import OnGap, Stage
 from rules.events import Events, clear_reason, reason
 from rules.frame import NON_FINITE, TRUE, Frame
 from rules.model import AlertEvent, Phase, RuleHealth, RuleState, Verdict
@@ -123,6 +123,8 @@ class Judging:
         self._advance(program, instance, state, finding, Moment(view.record, view.step, self._event_time))
 
     def _breaches(self, program: AlertProgram) -> None:
+        if program.rule.stage is Stage.SHADOW:
+            return  # what is only tried out changes nothing for the rules in force
         if self._breaching is None:
             self._breaching = set()
         self._breaching.update(map(self.frame.resolved, program.watched))

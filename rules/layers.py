@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rules.model import SHADOW
+
 
 class Firing(NamedTuple):
     """A firing alert as far as layers are concerned."""
@@ -20,16 +22,20 @@ class Firing(NamedTuple):
     layer: int
     pages: bool
     independent: bool
+    shadow: bool = False
+    """In the rollout stage shadow: explains nothing, and is not told whatever explains it."""
 
 
 def explanations(firing: Sequence[Firing]) -> list[str]:
-    """For each firing alert the name of the one that explains it, or the empty string."""
+    """For each firing alert the name of the one that explains it, or the empty string; `SHADOW` for one in that stage."""
     root = _root(firing)
-    if root is None:
-        return [""] * len(firing)
-    return [root.name if alert.layer > root.layer and not alert.independent else "" for alert in firing]
+    return [SHADOW if alert.shadow else _explained(alert, root) for alert in firing]
+
+
+def _explained(alert: Firing, root: Firing | None) -> str:
+    return root.name if root is not None and alert.layer > root.layer and not alert.independent else ""
 
 
 def _root(firing: Iterable[Firing]) -> Firing | None:
-    able = [alert for alert in firing if alert.pages and alert.layer >= 1]
+    able = [alert for alert in firing if alert.pages and alert.layer >= 1 and not alert.shadow]
     return min(able, key=lambda alert: (alert.layer, alert.order), default=None)

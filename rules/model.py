@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -53,6 +53,11 @@ class Phase(enum.StrEnum):
         return self in (Phase.FIRING, Phase.KEEPING)
 
 
+SHADOW: Final = "shadow"
+"""Stands for the explaining alert where a rule is in the rollout stage `shadow`: its alerts are kept and shown, and told to
+nobody. No alert has this name, as alerts are CamelCase."""
+
+
 class EventState(enum.StrEnum):
     """What changed for a receiver."""
 
@@ -84,7 +89,7 @@ class RuleState(msgspec.Struct, kw_only=True, omit_defaults=True):
     episodes: int = 0
     """How often it went from not firing to firing; part of the delivery's identity, not of the alert's."""
     explained_by: str = ""
-    """Name of the alert that explains this one now; empty when none."""
+    """Name of the alert that explains this one now, or `SHADOW`; empty when none."""
     verdict: Verdict = Verdict.NO_DATA
     reason: str = ""
     value: float | None = None
