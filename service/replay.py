@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from contextlib import ExitStack
+from typing import Final, NamedTuple
 
 from alerts.config import default_config
 from alerts.incidents import IncidentBook
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
+from collector.model import Batch
 from collector.ports import SourceUnavailable
 from collector.run import DEPTH
 from collector.runs import Runs
@@ -38,6 +40,8 @@ class Replayed(NamedTuple):
     """Places that could not be read."""
     examples: Sequence[str]
     """Why, for the first of them."""
+    seconds: float = 0.0
+    """Event time from the first to the last record, of all runs together; 0 where the log has no times."""
 
 
 class CannotReplay(Exception):
@@ -55,34 +59,76 @@ def replay(
 
     `tell` gets the events as they come, `progress` the number of records so far. Raises CannotReplay.
     """
-    letters = MemoryDeadLetters()
-    config = default_config()
-    events: list[AlertEvent] = []
-    records = 0
-    with Store() as store:
-        book = IncidentBook(config.router, config.reach)
-        shelf = Shelf(store, book, Runs(depth=max(engine.depth, DEPTH)), clock="event")
-        # Nobody restarts a replay: no checkpoints, and no alerts about Tocsin itself.
-        parts = Parts(store, shelf, engine, book, letters, Health(), clock="event", checkpoint_rows=2**62, show_rules=False)
-        pipeline = Pipeline(parts)
-        source = FileSource(recording.path, recording.format or "auto", run=recording.run, max_records=_BATCH)
-        source.open(store)
+    (replayed,) = replay_with(recording, [engine], tell=tell, progress=progress)
+    return replayed
+
+
+def replay_with(
+    recording: Recording,
+    engines: Sequence[Engine],
+    *,
+    tell: Callable[[Sequence[AlertEvent]], None] = lambda events: None,
+    progress: Callable[[int], None] = lambda records: None,
+) -> list[Replayed]:
+    """Replay one log with several bundles of rules: it is read once, and folded and judged once with each.
+
+    Folding cannot be shared: values of record rules and what breaches are part of it. `tell` gets the events of all, bundle
+    by bundle, as they come. Raises CannotReplay.
+    """
+    source = FileSource(recording.path, recording.format or "auto", run=recording.run, max_records=_BATCH)
+    with ExitStack() as stack:
+        players = [_Player(engine, stack.enter_context(Store())) for engine in engines]
+        source.open(players[0].store)
+        records = 0
         try:
             while not source.finished:
                 batch = source.poll(0.0)
-                processed = pipeline.process(batch, 0.0)
                 records += len(batch.records)
-                events += processed.events
-                tell(processed.events)
+                for player in players:
+                    tell(player.play(batch))
                 progress(records)
-        except SourceUnavailable as error:
-            raise CannotReplay(str(error)) from error
-        except UnknownFormat as error:
+        except (SourceUnavailable, UnknownFormat) as error:
             raise CannotReplay(str(error)) from error
         finally:
             source.close()
-        runs = store.runs()
-    examples = [f"{letter.reason} at {letter.offset}: {letter.detail}" for letter in list(letters.letters)[:_SHOWN_FAULTS]]
-    if not runs:
-        raise CannotReplay(f"{recording.path}: no record in it" + (f"; {examples[0]}" if examples else ""))
-    return Replayed(recording, runs, events, records, letters.kept, examples)
+        return [player.result(recording, records) for player in players]
+
+
+class _Player:
+    """One bundle's pipeline over a log."""
+
+    def __init__(self, engine: Engine, store: Store) -> None:
+        config = default_config()
+        book = IncidentBook(config.router, config.reach)
+        self.store: Final = store
+        self._letters = MemoryDeadLetters()
+        self._events: list[AlertEvent] = []
+        self._shelf = Shelf(store, book, Runs(depth=max(engine.depth, DEPTH)), clock="event")
+        # Nobody restarts a replay: no checkpoints, and no alerts about Tocsin itself.
+        self._pipeline = Pipeline(
+            Parts(
+                store,
+                self._shelf,
+                engine,
+                book,
+                self._letters,
+                Health(),
+                clock="event",
+                checkpoint_rows=2**62,
+                show_rules=False,
+            )
+        )
+
+    def play(self, batch: Batch) -> Sequence[AlertEvent]:
+        events = self._pipeline.process(batch, 0.0).events
+        self._events += events
+        return events
+
+    def result(self, recording: Recording, records: int) -> Replayed:
+        runs = self.store.runs()
+        letters = self._letters
+        examples = [f"{letter.reason} at {letter.offset}: {letter.detail}" for letter in list(letters.letters)[:_SHOWN_FAULTS]]
+        if not runs:
+            raise CannotReplay(f"{recording.path}: no record in it" + (f"; {examples[0]}" if examples else ""))
+        seconds = sum(max(0.0, live.run.times[-1] - live.run.started_at) for live in self._shelf.all() if live.run.times)
+        return Replayed(recording, runs, self._events, records, letters.kept, examples, seconds)

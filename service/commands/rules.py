@@ -8,6 +8,7 @@ import click
 
 from rules.loader import check as check_files
 from service import bundles
+from service.commands.rules_diff import diff
 from service.commands.rules_test import test
 from service.commands.terminal import fail, plural
 
@@ -54,3 +55,4 @@ def check(paths: tuple[Path, ...], no_shipped: bool) -> None:
 
 
 rules.add_command(test)
+rules.add_command(diff)
