@@ -33,7 +33,7 @@ class Mismatch:
     rollout_kl_k2, rollout_kl_abs               nats per token, mean(l^2 / 2) and mean |l|
     rollout_kl_k3, rollout_kl_k3_max            nats per token, of w - l - 1 with w = exp(clamp(l, +-20)); never negative
     rollout_kl_k1_k3_ratio                      k1 / k3: near 1 for a small true mismatch; beyond 3 or below 1/3 (or negative)
-                                                one of the two estimates is invalid, or the gap is a bias; it only means something
+                                                one of the two estimates is invalid, or the gap is a bias; means something only
                                                 where k1 is several errors from 0. None when k3 is 0
     mismatch_logit_std                          logits, temperature * sqrt(2 k3): the spread of logit noise that would cause
                                                 this KL, comparable across temperatures as KL grows with 1 / T^2
