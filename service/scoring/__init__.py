@@ -1,0 +1,1 @@
+"""How well alerts say what the labels of recorded runs say."""
