@@ -195,7 +195,7 @@ class Compiler:
     def _binary(self, node: Binary) -> Num:
         a, b = self._pair(node.left, node.right)
         if node.operator == "/" and b.constant == 0:
-            self.fail("division by zero", node.right)
+            self.fail("division by zero (write a divisor that is not 0)", node.right)
         if a.constant is not None and b.constant is not None:
             value = closures.ARITHMETIC[node.operator](a.constant, b.constant)
             if not math.isfinite(value):
@@ -212,7 +212,7 @@ class Compiler:
     def _call(self, node: Call) -> Num:
         name = node.function
         if name in CONDITIONS:
-            self.fail(f"{name}(...) is a condition, not a number", node)
+            self.fail(f"{name}(...) is a condition, not a number (join it by `and`, `or`, `not`)", node)
         if name in NUMBERS:
             return NUMBERS[name](self, node)
         if name in ("min", "max") and len(node.arguments) >= 2:
@@ -275,7 +275,8 @@ class Compiler:
         if not isinstance(argument, Metric) or argument.label is not None or argument.raw:
             self.fail(f"{node.function} takes the name of an alert: write {SIGNATURES[node.function]}", argument)
         if argument.name not in self.scope.alerts:
-            self.fail(f"unknown alert {argument.name}{suggestion(argument.name, self.scope.alerts)}", argument)
+            hint = suggestion(argument.name, self.scope.alerts) or " (write the name of an alert of these rules)"
+            self.fail(f"unknown alert {argument.name}{hint}", argument)
         self.uses.alerts[argument.name] = None
         return self.scope.alerts[argument.name]
 
@@ -312,7 +313,7 @@ class Compiler:
         smallest = functions.SMALLEST_WINDOW.get(call.function, 1)
         least = node.least or node.length
         if node.unit == "records" and least < smallest:
-            self.fail(f"{call.function} needs a window of at least {smallest} records", node)
+            self.fail(f"{call.function} needs a window of at least {smallest} records (lengthen the window)", node)
         self._input(node.metric)
         self.deepen(node)
         key = node.metric.key

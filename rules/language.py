@@ -76,7 +76,9 @@ def _syntax_error(error: lark.exceptions.UnexpectedInput, text: str) -> Language
         at = token.start_pos or 0
         if token.type == "COMPARISON":
             return LanguageError(f"{token} after a comparison (write `a < b and b < c`)", at)
-        return LanguageError(f"{str(token)!r} is not expected here", at)
+        if token == "=":
+            return LanguageError(_CHARACTER_HINTS["="], at)
+        return LanguageError(_unexpected(str(token)), at)
     at = offset if isinstance(offset, int) and 0 <= offset <= len(text) else 0
     return LanguageError(_character_hint(text, at), at)
 
@@ -98,10 +100,18 @@ def _character_hint(text: str, at: int) -> str:
     rest = text[at:]
     character = rest[:1]
     if rest[:3].lower() == "and" or rest[:2].lower() == "or" or rest[:3].lower() == "not":
-        return f"{rest.split()[0]!r} is not expected here"
+        return _unexpected(rest.split()[0])
     if character in _CHARACTER_HINTS:
         return _CHARACTER_HINTS[character]
-    return f"{character!r} is not expected here"
+    return _unexpected(character)
+
+
+def _unexpected(word: str) -> str:
+    mend = "a time is written with its unit, as 10m" if word in _TIME_WORDS else "an operator is missing, or this is too much"
+    return f"{word!r} is not expected here ({mend})"
+
+
+_TIME_WORDS: Final = frozenset({"sec", "second", "seconds", "min", "minute", "minutes", "hour", "hours", "day", "days"})
 
 
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")

@@ -165,8 +165,8 @@ class _Loading:
         if isinstance(draft.spec, RecordSpec):
             if draft.uses.alerts:
                 self._error(draft, "expr", "a record rule may not ask whether an alert fires (make it an alert)")
-            elif draft.node is not None and not draft.uses.inputs:
-                self._error(draft, "expr", "a record rule needs at least one metric that it is computed from")
+            elif draft.node is not None and not draft.uses.inputs and not compiler.errors:
+                self._error(draft, "expr", "a record rule needs at least one metric that it is computed from (name one)")
         elif draft.spec.leave:
             draft.leave = self._expression(draft, "leave", draft.spec.leave, compiler, False)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jinja2
 import jinja2.sandbox
+
+from rules.names import suggestion
 
 MAX_CHARS: Final = 2_000
 MISSING: Final = "n/a"
@@ -118,12 +121,20 @@ def _compiled(text: str) -> jinja2.Template:
     return _environment().from_string(text)
 
 
+def _mended(fault: str) -> str:
+    """What Jinja2 says, and what to write instead."""
+    if match := re.match(r"No filter named '(\w+)'", fault):
+        known = (*FILTERS, *_BUILT_IN)
+        return fault.rstrip(".") + (suggestion(match[1], known) or f" (known: {', '.join(known)})")
+    return f"{fault.rstrip('.')} (write {{{{ value }}}}, and close each {{{{ with }}}})"
+
+
 def render(text: str, fields: Mapping[str, Any]) -> str:
     """The message, on one line, at most 2,000 characters. Raises TemplateFault."""
     try:
         message = _compiled(text).render(fields)
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateFault(f"the template is wrong: {error.message}") from None
+        raise TemplateFault(f"the template is wrong: {_mended(str(error.message))}") from None
     except jinja2.UndefinedError as error:
         raise TemplateFault(f"{error.message} (known: {', '.join(FIELDS)})") from None
     except Exception as error:

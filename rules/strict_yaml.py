@@ -40,11 +40,22 @@ class ConfigError(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}: {self.message}"
 
 
+class Unreadable(ConfigError):
+    """A value that YAML reads in two ways, or not at all. What else is said of its place is an echo of that."""
+
+
+def without_echoes(errors: Iterable[ConfigError]) -> list[ConfigError]:
+    """The faults without those that only repeat that a value is unreadable."""
+    found = list(errors)
+    places = {error[:3] for error in found if isinstance(error, Unreadable)}
+    return [error for error in found if isinstance(error, Unreadable) or error[:3] not in places]
+
+
 class ConfigErrors(ValueError):
     """All faults of one or several files, in the order of the files."""
 
     def __init__(self, errors: Iterable[ConfigError]) -> None:
-        self.errors: Final = list(dict.fromkeys(errors))
+        self.errors: Final = list(dict.fromkeys(without_echoes(errors)))
         super().__init__("\n".join(map(str, self.errors)))
 
 
@@ -241,7 +252,8 @@ class _Builder:
     def _node(self, event: Any, depth: int) -> Node:
         mark = self._mark(event)
         if isinstance(event, yaml.AliasEvent):
-            self._fail(event, f"alias *{event.anchor} (write the value out: shared values change together unseen)")
+            message = f"alias *{event.anchor} (write the value out: shared values change together unseen)"
+            self._errors.append(Unreadable(*mark, message))
             return Scalar("", "", mark, True)
         if event.anchor:
             self._fail(event, f"anchor &{event.anchor} (remove it: there are no aliases here)")
@@ -315,7 +327,7 @@ class _Builder:
             return Scalar(text, text, mark, True, pieces)
         value, problem = resolve(text)
         if problem:
-            self._errors.append(mark.error(problem))
+            self._errors.append(Unreadable(*mark, problem))
         elif isinstance(value, str):
             self._lint_comment(event, text)
         return Scalar(value, text, mark, False, pieces)

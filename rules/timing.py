@@ -55,7 +55,7 @@ def parse_span(text: str, *, m_of_n: bool = False) -> Span:
     if m_of_n and (match := _M_OF_N.fullmatch(text)):
         m, n = int(match[1]), int(match[2])
         if not m <= n <= MOST_OF_N:
-            raise ValueError(f"{text!r}: m of n needs m <= n <= {MOST_OF_N}")
+            raise ValueError(f"{text!r}: m of n needs m <= n <= {MOST_OF_N} (write 3 of 5 records)")
         return Span(Domain.M_OF_N, m, n)
     forms = "3 records, 3 steps, 10m" + (" or 3 of 5 records" if m_of_n else "")
     try:

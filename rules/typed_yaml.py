@@ -131,7 +131,7 @@ def _list(
         return None
     values = [_convert(item, kind.item_type, errors) for item in node]
     if kind.min_length is not None and len(values) < kind.min_length:
-        errors.append(node.mark.error(f"expected at least {kind.min_length} entries, got {len(values)}"))
+        errors.append(node.mark.error(f"expected at least {kind.min_length} entries, got {len(values)} (add what is missing)"))
     if kind.max_length is not None and len(values) > kind.max_length:
         errors.append(node.mark.error(f"expected at most {kind.max_length} entries, got {len(values)}"))
     match kind:
@@ -228,7 +228,9 @@ def _scalar(node: Node, kind: inspect.Type, errors: list[ConfigError]) -> Any:
         case inspect.IntType() | inspect.FloatType():
             if not is_number:
                 loose = isinstance(value, str) and node.quoted and _looks_numeric(value)
-                problem = f"expected {_expected(kind)}, got {_what(node)}" + (" (remove the quotes)" if loose else "")
+                problem = f"expected {_expected(kind)}, got {_what(node)}" + (
+                    " (remove the quotes)" if loose else " (write digits, such as 5)"
+                )
             elif isinstance(kind, inspect.IntType) and not isinstance(value, int):
                 problem = f"expected a whole number, got {node.text}"
             else:
@@ -249,7 +251,7 @@ def _scalar(node: Node, kind: inspect.Type, errors: list[ConfigError]) -> Any:
 def _choice(node: Scalar, kind: inspect.EnumType | inspect.LiteralType) -> tuple[Any, str]:
     options: list[Any] = [member.value for member in kind.cls] if isinstance(kind, inspect.EnumType) else list(kind.values)
     if node.value not in options or type(node.value) is not type(options[options.index(node.value)]):
-        hint = suggestion(node.text, [str(option) for option in options])
+        hint = suggestion(node.text, [str(option) for option in options]) or " (write one of them)"
         return None, f"{node.text[:40]!r} is none of {', '.join(map(str, options))}{hint}"
     return (kind.cls(node.value) if isinstance(kind, inspect.EnumType) else node.value), ""
 
