@@ -39,7 +39,7 @@ class Window(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What `labels.yaml` says of one recorded run. Its `later:` entries name rules that do not exist yet."""
+    """What `labels.yaml` says of one recorded run. Its `later:` entries must fire as the others do."""
 
     run: str
     path: Path
@@ -71,7 +71,10 @@ def _label(folder: Path, run: str, entry: Mapping[str, Any]) -> Label:
         path=folder / entry["file"],
         format=entry["format"],
         onset=onset,
-        must_fire=[Window(each["any_of"], (each["within"][0], each["within"][1])) for each in entry["must_fire"]],
+        must_fire=[
+            Window(each["any_of"], (each["within"][0], each["within"][1]))
+            for each in (*entry["must_fire"], *entry.get("later", ()))
+        ],
         must_not_fire=frozenset(entry.get("must_not_fire", ())),
         must_resolve=frozenset(entry.get("must_resolve", ())),
         allowed=frozenset(entry.get("allowed", ())),

@@ -40,15 +40,22 @@ def tell(
     recorded: Mapping[str, float] | None = None,
     silence_after: float | None = None,
     end: str | None = None,
+    resumes: Mapping[int, int] | None = None,
 ) -> list[AlertEvent]:
-    """Every alert event of the story; `silence_after` lets that many seconds pass at its end, `end` closes the run."""
+    """Every alert event of the story; `silence_after` lets that many seconds pass at its end, `end` closes the run.
+
+    `resumes` says where the story goes back in steps: {40: 10} writes the 40th value and those after it from step 10 on.
+    """
     engine, states = shipped(), RunStates()
     run = Run("story", depth=max(256, engine.depth), recorded=dict(recorded or {}))
     run.apply(wire.RunRecord(run="story", time=0.0, config=dict(config or {})), received_at=0.0, arrival=0.0)
     events: list[AlertEvent] = []
     time = 0.0
+    back = 0
     for index in range(max(map(len, metrics.values()), default=0)):
-        step = index + 1
+        if resumes and index + 1 in resumes:
+            back = index + 1 - resumes[index + 1]
+        step = index + 1 - back
         time += (gaps or {}).get(step, 60.0)
         if run.stall_at is not None and time >= run.stall_at:
             events += engine.tick(run, states, run.stall_at).events
