@@ -2,8 +2,8 @@
 
     policy_entropy_slope         least-squares slope of policy_entropy over the last 20 records (8 finite ones at least), nats
                                  per record
-    policy_entropy_slope_ratio   its fall as a share of itself, -slope / mean of the 20, over the same of the run's beginning (20
-                                 records after a warm-up of 5; 0.1 % per record at least): 1 = as then, 0 or less = no fall
+    policy_entropy_slope_ratio   its fall as a share of itself, -slope / mean of the 20, over the same of the run's beginning
+                                 (20 records after a warm-up of 5; 0.1 % per record at least): 1 = as then, 0 or less = no fall
     policy_entropy_records_left  records until it reaches 0.05 nats if it goes on as in the last 20, by the line or the
                                  exponential, whichever explains more of the variance; 10,000 at most, and where it does
                                  not fall (the line explains less than a quarter)

@@ -14,6 +14,7 @@ from collector.run import Run
 from collector.signals.ess_decline import LEAST, WINDOW
 from collector.signals.trend import MannKendall
 from tests.collector.records import apply, played, row
+from tests.collector.signals.playing import flagged, values_of
 from tocsin import wire
 
 SAMPLES = st.lists(
@@ -94,3 +95,25 @@ def test_what_nobody_logs_accuses_and_acquits_nobody() -> None:
     assert "ess_ratio_relative" in run.series
     assert "ess_decline_engine" not in run.series
     assert "ess_decline_staleness" not in run.series
+
+
+# ---- recorded runs
+
+ENGINE_ONLY = ("tiny-engine_quant-s1", "tiny-engine_temperature-s1")
+OLD_ROLLOUTS = ("tiny-stale-s1", "tiny-engine_sync-s1")
+
+
+@pytest.mark.parametrize("name", [*ENGINE_ONLY, *OLD_ROLLOUTS])
+def test_faults_are_attributed_from_their_first_record_on(name: str) -> None:
+    told = flagged(name, "ess_decline_engine", "ess_decline_staleness")
+    after = list(range(120, 241))
+    assert told["ess_decline_engine"] == after
+    assert told["ess_decline_staleness"] == (after if name in OLD_ROLLOUTS else [])
+    level = dict(values_of(name, "ess_ratio_relative"))
+    assert level[122] < 0.97 < min(value for step, value in level.items() if step < 120)
+
+
+@pytest.mark.parametrize("name", ["tiny-healthy-s1", "tiny-healthy-s2", "tiny-group_size-s1", "tiny-data_shift-s1"])
+def test_sound_engines_are_not_accused(name: str) -> None:
+    assert not any(flagged(name, "ess_decline_engine", "ess_decline_staleness").values())
+    assert min(value for _, value in values_of(name, "ess_ratio_relative")) > 0.97
