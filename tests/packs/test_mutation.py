@@ -1,0 +1,90 @@
+"""The mutation run itself: what is mutated, and that a weak test lets mutants live and a strong one does not."""
+
+from __future__ import annotations
+
+from rules.loader import load_text
+from service.bundles import known_metrics
+from service.rule_tests.files import parse_cases
+from tests.mutation.mutants import mutants
+from tests.mutation.running import run
+
+RULES = """
+group: mine
+layer: 2
+question: Is it too large?
+vars:
+  line: {value: 2, unit: "1", doc: "the line"}
+rules:
+  - record: level
+    expr: mean(grad_norm[4])
+  - alert: High
+    id: high
+    expr: level > $line and grad_norm > 1
+    for: 2 records
+    leave: level < 0.5 * $line
+    severity: warning
+    summary: "high"
+  - alert: Both
+    id: both
+    expr: fired_within(High, 3) and kl_reference > 1
+    severity: page
+    summary: "both"
+"""
+
+
+def test_every_place_is_mutated() -> None:
+    found = [str(mutant) for mutant in mutants(load_text(RULES, known_metrics=known_metrics()))]
+    assert len(found) == len(set(found))
+    assert set(found) == {
+        *(f"mine $line: x {factor}" for factor in ("0.5", "2", "0.9", "1.1")),
+        "level: mean: grad_norm window 4 -> 2",
+        "level: mean: grad_norm window 4 -> 8",
+        "High expr: and -> other",
+        "High expr: > -> < (level)",
+        "High expr: > -> < (grad_norm)",
+        *(f"High expr: 1 x {factor}" for factor in ("0.5", "2", "0.9", "1.1")),
+        "High leave: < -> > (level)",
+        *(f"High leave: 0.5 x {factor}" for factor in ("0.5", "2", "0.9", "1.1")),
+        "High for: 2 records -> 1 record",
+        "High for: 2 records -> 3 records",
+        "High severity: warning -> info",
+        "High severity: warning -> page",
+        "Both expr: and -> other",
+        "Both expr: fired_within: 3 -> 2",
+        "Both expr: fired_within: 3 -> 4",
+        "Both expr: > -> < (kl_reference)",
+        *(f"Both expr: 1 x {factor}" for factor in ("0.5", "2", "0.9", "1.1")),
+        "Both for: 1 record -> 2 records",
+        "Both severity: page -> warning",
+        "Both severity: page -> stop",
+    }
+
+
+def test_a_change_reaches_those_who_read_it() -> None:
+    reached = {mutant.place: mutant.touched for mutant in mutants(load_text(RULES, known_metrics=known_metrics()))}
+    assert reached["level"] == reached["mine $line"] == reached["High for"] == {"High", "Both"}
+    assert reached["Both expr"] == {"Both"}
+
+
+def test_weak_tests_let_mutants_live_and_strong_ones_do_not() -> None:
+    bundle = load_text(RULES, known_metrics=known_metrics())
+    weak = "watch: [High]\ntests:\n  - {name: a, metrics: {grad_norm: 0.1x9}, quiet: [High]}\n"
+    strong = """
+watch: [High]
+tests:
+  - name: a level just above the line, and its end just below the other
+    metrics: {grad_norm: 2.05x6 1.02x4 0.97x4}
+    expect:
+      - {step: 5, alert: High, state: firing, severity: warning}
+      - {step: 14, alert: High, state: resolved}
+  - {name: just below the line, metrics: {grad_norm: 1.95x9}, quiet: [High]}
+  - {name: one high record, metrics: {grad_norm: 1x3 5.1 1x5}, quiet: [High]}
+  - name: a record just above one counts, one just below does not
+    metrics: {grad_norm: 4x2 1.04x2 0.97 1.04x2 4x2 0.97}
+    expect: []
+"""
+    every = [mutant for mutant in mutants(bundle) if mutant.touched == {"High", "Both"}]
+    before = run(every, bundle, parse_cases(weak, "weak", bundle))
+    after = run(every, bundle, parse_cases(strong, "strong", bundle))
+    assert before.total == after.total == len(every)
+    assert before.share < 0.4 < 0.8 < after.share
