@@ -39,7 +39,7 @@ def test_rules_check_passes_and_fails(tmp_path: Path) -> None:
     done = _run("rules", "check", "--no-shipped", tmp_path / "bad.yaml")
     assert done.exit_code == 1
     assert "bad.yaml:" in done.stdout and "grad_norm" in done.stdout
-    assert "faults" in done.stderr
+    assert "2 errors" in done.stderr
 
 
 def test_the_shipped_packs_load() -> None:
