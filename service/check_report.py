@@ -33,7 +33,7 @@ def as_json(report: Report) -> str:
 
 
 def github(report: Report, root: Path) -> Iterator[str]:
-    """Workflow commands. A file below `root`, the checked-out repository, is named from there, or its line finds no annotation."""
+    """Workflow commands. A file below `root`, the repository, is named from there: else its line gets no annotation."""
     return (_annotation(finding, root) for finding in report.findings)
 
 
