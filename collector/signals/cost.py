@@ -38,11 +38,11 @@ class Cost:
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         if row.fresh and (gpus := _gpus(run)) is not None:
-            derived.add(_HOURS, max(0.0, run.event_time - run.started_at) / 3600.0 * gpus)
+            derived.add_one(_HOURS, max(0.0, run.event_time - run.started_at) / 3600.0 * gpus)
         if row.late or not row.fresh:
             self._moved = 0
         if GRAD in run.arrived:
-            derived.add(_SHARE, self._share(run.series[GRAD], run.step, row.late))
+            derived.add_one(_SHARE, self._share(run.series[GRAD], run.step, row.late))
 
     def _share(self, series: Series, step: int, late: bool) -> float:
         if not late:

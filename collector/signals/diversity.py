@@ -84,7 +84,7 @@ class Diversity:
             if CORRECT in arrived or REACH in arrived:
                 correct, reach = self._correct.z(run, row), self._reach.z(run, row)
                 if correct is not None and reach is not None:
-                    derived.add(_REACH, float(correct > SURE and reach < -SURE))
+                    derived.add_one(_REACH, float(correct > SURE and reach < -SURE))
         if RETRIEVAL in run.series and (ENTROPY in arrived or RETRIEVAL in arrived):
             _kind(run, derived)
 
@@ -98,7 +98,7 @@ class Diversity:
         slope, mean, values = fit
         derived.add(_FALL, slope, _records_left(slope, mean, values))
         if self._early > 0.0 and mean > 0.0:
-            derived.add(_RATIO, -slope / mean / self._early)
+            derived.add_one(_RATIO, -slope / mean / self._early)
 
     def _learn(self, value: float) -> None:
         if not isfinite(value):

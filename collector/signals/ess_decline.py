@@ -13,9 +13,12 @@ Values that are not finite are left out of every window here; ess_ratio itself s
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import inf
 from typing import Any, Final
 
 from collector.catalogue import Metric
+from collector.model import Baseline
+from collector.series import Series
 from collector.signals.protocol import Block, Derived, Row, RunState
 from collector.signals.trend import Trend, level
 
@@ -50,18 +53,20 @@ class EssDecline:
         self._trend.follow(run, row)
         if ESS not in run.arrived:
             return
-        baseline = run.baselines.get(ESS)
-        if baseline is not None and baseline.centre > 0 and (mean := level(run.series[ESS], run.step, SHORT)) is not None:
-            derived.add(_RELATIVE, mean / baseline.centre)
+        series, baselines, step, late = run.series, run.baselines, run.step, row.late
+        if (baseline := baselines.get(ESS)) is not None and baseline.centre > 0:
+            if (mean := level(series[ESS], step, SHORT)) is not None:
+                derived.add_one(_RELATIVE, mean / baseline.centre)
         if (z := self._trend.z(run, row)) is not None:
-            derived.add(_TREND, z)
+            derived.add_one(_TREND, z)
         for block, names in _EVIDENCE:
             raised: bool | None = None
             for name in names:
-                if (found := _raised(run, name)) is not None:
-                    raised = found or bool(raised)
+                if (baseline := baselines.get(name)) is not None and name in series:
+                    found = _raised(series[name], baseline, step, late)
+                    raised = raised if found is None else found or bool(raised)
             if raised is not None:
-                derived.add(block, float(raised))
+                derived.add_one(block, float(raised))
 
     def cut(self, step: int) -> None:
         self._trend.forget()
@@ -79,10 +84,11 @@ class EssDecline:
         self._trend.forget()
 
 
-def _raised(run: RunState, name: str) -> bool | None:
-    """Whether a metric stands far above its baseline; None when it has none, or nothing finite lately."""
-    baseline = run.baselines.get(name)
-    series = run.series.get(name)
-    if series is None or baseline is None or (mean := level(series, run.step, SHORT)) is None:
-        return None
-    return mean > RATIO * baseline.centre and mean > baseline.centre + SIGMAS * baseline.scale
+def _raised(series: Series, baseline: Baseline, step: int, late: bool) -> bool | None:
+    """Whether a metric stands far above its baseline; None when there is nothing finite lately."""
+    limit = max(RATIO * baseline.centre, baseline.centre + SIGMAS * baseline.scale)
+    values = series.values
+    if not late and len(values) >= SHORT and limit >= values[-1] > -inf and limit >= values[-2] and limit >= values[-3]:
+        return False  # as usual: no mean is above what each of them is below
+    mean = level(series, step, SHORT)
+    return None if mean is None else mean > limit

@@ -16,11 +16,12 @@ finite are left out, and the others close ranks.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
-from collector.series import window
+from collector.model import Baseline
+from collector.series import Series, window
 from collector.signals.protocol import Block, Derived, Row, RunState
 from collector.signals.trend import MannKendall, level, line
 
@@ -34,7 +35,10 @@ WINDOW: Final = 20
 GROWTH: Final = 0.005
 """Share of the mean per record."""
 SURE: Final = 2.0
+SHORT: Final = 3
 SHORT_TOKENS: Final = 50.0
+LONG: Final = SHORT * SHORT_TOKENS
+"""One response length like this, and the mean of three is not short."""
 SHORT_SHARE: Final = 0.3
 ALL: Final = 0.99
 
@@ -57,14 +61,17 @@ class Length:
     """Stateless: everything follows from the stored samples, the baseline and the configuration."""
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
-        arrived, series = run.arrived, run.series
+        arrived, series, step = run.arrived, run.series, run.step
         if (CORRECT in arrived or INCORRECT in arrived) and CORRECT in series and INCORRECT in series:
-            correct, incorrect = series[CORRECT], series[INCORRECT]
-            _apart(window(correct, run.step, WINDOW), window(incorrect, run.step, WINDOW), derived)
-        if MEAN in arrived and (collapsed := _collapsed(run)) is not None:
-            derived.add(_COLLAPSE, float(collapsed))
-        if (TRUNCATED in arrived or SHORTEST in arrived or LONGEST in arrived) and (cut := _all_truncated(run)) is not None:
-            derived.add(_ALL_TRUNCATED, float(cut))
+            _apart(window(series[CORRECT], step, WINDOW), window(series[INCORRECT], step, WINDOW), derived)
+        if MEAN in arrived and (baseline := run.baselines.get(MEAN)) is not None:
+            if (collapsed := _collapsed(series[MEAN], baseline, step, row.late)) is not None:
+                derived.add_one(_COLLAPSE, float(collapsed))
+        if TRUNCATED in arrived or SHORTEST in arrived or LONGEST in arrived:
+            ratio = series[TRUNCATED].at(step) if TRUNCATED in series else None
+            cut = ratio >= ALL if ratio is not None and isfinite(ratio) else _at_the_limit(run)
+            if cut is not None:
+                derived.add_one(_ALL_TRUNCATED, float(cut))
 
     def cut(self, step: int) -> None:
         """Nothing is kept."""
@@ -99,18 +106,15 @@ def _rises(values: Sequence[float]) -> bool:
     return z is not None and z > SURE
 
 
-def _collapsed(run: RunState) -> bool | None:
-    baseline = run.baselines.get(MEAN)
-    if baseline is None or (mean := level(run.series[MEAN], run.step, 3)) is None:
-        return None
-    return mean < SHORT_TOKENS and mean < SHORT_SHARE * baseline.centre
+def _collapsed(series: Series, baseline: Baseline, step: int, late: bool) -> bool | None:
+    if not late and LONG < series.values[-1] < inf:
+        return False  # whatever the two before it: there are no negative lengths
+    mean = level(series, step, SHORT)
+    return None if mean is None else mean < SHORT_TOKENS and mean < SHORT_SHARE * baseline.centre
 
 
-def _all_truncated(run: RunState) -> bool | None:
-    """By the share where there is one, else by the shortest and the longest response of the step."""
-    ratio = _now(run, TRUNCATED)
-    if ratio is not None:
-        return ratio >= ALL
+def _at_the_limit(run: RunState) -> bool | None:
+    """By the shortest and the longest response of the step."""
     shortest, longest, limit = _now(run, SHORTEST), _now(run, LONGEST), run.config.get("max_response_length")
     if shortest is None or longest is None or not isinstance(limit, int | float):
         return None

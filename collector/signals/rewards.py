@@ -20,8 +20,8 @@ out; a fall to a value that is not finite is none.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from math import isfinite
+from collections.abc import Collection, Mapping, Sequence
+from math import inf, isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
@@ -72,7 +72,7 @@ class Rewards:
                 self._range.forget()
             self._components.changed(row.present)
         if REWARD in arrived and (share := self._fall_share(series[REWARD], step, row.late)) is not None:
-            derived.add(_FALL, share)
+            derived.add_one(_FALL, share)
         if GRAD in arrived or not arrived.isdisjoint(SPREADS):
             _teaches(run, derived)
         members = run.members.get(COMPONENT, ())
@@ -84,12 +84,16 @@ class Rewards:
         value = series.at(step)
         if value is None or not isfinite(value):
             return None
-        before = finite(window(series, step, BEFORE, offset=1))
+        before: Sequence[float] = window(series, step, BEFORE, offset=1) if late else series.values[-BEFORE - 1 : -1]
+        total = sum(before)
+        if not isfinite(total):
+            before = finite(before)
+            total = sum(before)
         if len(before) < LEAST:
             return None
         low, high = Extremes(RANGE).of(series, step) if late else self._range.of(series, step)
         reach = high - low
-        return (sum(before) / len(before) - value) / reach if 0.0 < reach and isfinite(reach) else None
+        return (total / len(before) - value) / reach if 0.0 < reach < inf else None
 
     def cut(self, step: int) -> None:
         self._range.forget()
@@ -115,31 +119,33 @@ def _teaches(run: RunState, derived: Derived) -> None:
     grad = series[GRAD].at(step) if GRAD in series else None
     if grad is None:
         return
-    differ, within = _differ(run)
+    differ, within = _differ(series, step)
     if differ is None:
         return
-    derived.add(_NOTHING, float(grad == 0.0 and not differ))
+    still = grad == 0.0
+    derived.add_one(_NOTHING, float(still and not differ))
     # The record of several steps brings their mean reward spread and the last one's gradient: no two of the same step.
-    if within and len(run.steps) > 1 and run.steps[-1] - run.steps[-2] == 1 and step == run.steps[-1]:
-        derived.add(_NO_UPDATE, float(grad == 0.0 and differ))
+    steps = run.steps
+    if within and len(steps) > 1 and steps[-1] - steps[-2] == 1 and step == steps[-1]:
+        derived.add_one(_NO_UPDATE, float(still and differ))
 
 
-def _differ(run: RunState) -> tuple[bool | None, bool]:
+def _differ(series: Mapping[str, Series], step: int) -> tuple[bool | None, bool]:
     """(whether rewards differ, whether that is known within groups); (None, False) where nothing says so."""
-    flat = _now(run, FLAT_GROUPS)
+    flat = _at(series, FLAT_GROUPS, step)
     if flat is not None:
         return flat < 1.0, True
-    spread = _now(run, GROUP_SPREAD)
+    spread = _at(series, GROUP_SPREAD, step)
     if spread is not None:
         return spread > 0.0, True
-    spread = _now(run, SPREAD)
+    spread = _at(series, SPREAD, step)
     if spread is not None:
         return spread > 0.0, False
-    low, high = _now(run, LOWEST), _now(run, HIGHEST)
+    low, high = _at(series, LOWEST, step), _at(series, HIGHEST, step)
     return (None, False) if low is None or high is None else (low < high, False)
 
 
-def _now(run: RunState, name: str) -> float | None:
-    series = run.series.get(name)
-    value = None if series is None else series.at(run.step)
+def _at(series: Mapping[str, Series], name: str, step: int) -> float | None:
+    """The finite value of a series at a step."""
+    value = series[name].at(step) if name in series else None
     return value if value is not None and isfinite(value) else None
