@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rules.model import SHADOW
 from service.differing import Change, Kind, RunDifference, Totals
 from service.episodes import Episode
 from service.rule_changes import RuleChange
@@ -116,7 +117,9 @@ def _told(episode: Episode | None) -> str:
     words = f"{episode.severity} from step {episode.step}"
     if episode.end_step is not None:
         words += f" to {episode.end_step}"
-    if episode.explained_by:
+    if episode.explained_by == SHADOW:
+        words += ", told to nobody (shadow)"
+    elif episode.explained_by:
         words += f", explained by {episode.explained_by}"
         words += f" until {episode.sent_step}" if episode.sent_step is not None else ""
     return words

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rules.bundle import AlertRule, Bundle, RecordRule
 
-_DERIVED: Final = frozenset({"node", "leave_node", "marks"})
+_DERIVED: Final = frozenset({"node", "leave_node", "marks", "declared"})
 """Fields that follow from the text of others, or say only where they stand."""
 
 
@@ -23,7 +24,7 @@ def rule_changes(before: Bundle, after: Bundle) -> list[RuleChange]:
     """Alert rules (by id), record rules and variables that differ, in the order of the bundles."""
     old: dict[str, AlertRule | RecordRule] = {**_records(before), **_alerts(before)}
     new: dict[str, AlertRule | RecordRule] = {**_records(after), **_alerts(after)}
-    found = [RuleChange(*pair) for pair in _variables(before, after)]
+    found = [RuleChange(*pair) for pair in _variables(before, after)] + _overrides(before, after)
     for key in dict.fromkeys((*old, *new)):
         if key not in new:
             found.append(RuleChange(old[key].name, "removed"))
@@ -50,6 +51,25 @@ def _variables(before: Bundle, after: Bundle) -> list[tuple[str, str]]:
         for (group, name), value in new.items()
         if (group, name) in old and old[group, name] != value
     ]
+
+
+def _overrides(before: Bundle, after: Bundle) -> list[RuleChange]:
+    """Overrides have no name: those that only one side has, with the labels that they match."""
+    old, new = _written(before), _written(after)
+    found = [RuleChange(name, "removed") for name in old if name not in new]
+    return found + [RuleChange(name, "added") for name in new if name not in old]
+
+
+def _written(bundle: Bundle) -> list[str]:
+    return [
+        f"override of {group.name} where {_pairs(item.match)}: {_pairs({**item.vars, **item.severity})}"
+        for group in bundle.groups
+        for item in group.overrides
+    ]
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items())
 
 
 def _leaves(old: AlertRule | RecordRule, new: AlertRule | RecordRule) -> list[str]:
