@@ -1,7 +1,7 @@
 """B12: what the run costs, and how much of it buys nothing.
 
     gpu_hours             (event time - event time of the first record) / 3600 * gpus of the configuration
-    zero_gradient_share   share of the last 50 records that bring grad_norm at which it is exactly 0
+    zero_gradient_share   share of the last 50 records that bring grad_norm (5 at least) at which it is exactly 0
 
 What an incident has cost since its onset is the difference of gpu_hours between two steps. Without `gpus` (or `n_gpus`,
 `world_size`) in the configuration there is no gpu_hours: one GPU is not assumed. A truncated response is no zero gradient, and
@@ -20,6 +20,7 @@ from collector.signals.protocol import Block, Derived, Row, RunState
 GPUS: Final = ("gpus", "n_gpus", "world_size")
 GRAD: Final = "grad_norm"
 WINDOW: Final = 50
+LEAST: Final = 5
 
 METRICS: Final = (
     Metric("gpu_hours", "hours", "GPU-hours since the run's first record: elapsed event time times the configured GPUs"),
@@ -41,15 +42,18 @@ class Cost:
             derived.add_one(_HOURS, max(0.0, run.event_time - run.started_at) / 3600.0 * gpus)
         if row.late or not row.fresh:
             self._moved = 0
-        if GRAD in run.arrived:
-            derived.add_one(_SHARE, self._share(run.series[GRAD], run.step, row.late))
+        if GRAD in run.arrived and (share := self._share(run.series[GRAD], run.step, row.late)) is not None:
+            derived.add_one(_SHARE, share)
 
-    def _share(self, series: Series, step: int, late: bool) -> float:
+    def _share(self, series: Series, step: int, late: bool) -> float | None:
+        """None with too few records to speak of a share."""
         if not late:
             self._moved = self._moved + 1 if series.values[-1] != 0.0 else 0
             if self._moved >= WINDOW:
                 return 0.0
         values = window(series, step, WINDOW)
+        if len(values) < LEAST:
+            return None
         return values.count(0.0) / len(values)
 
     def cut(self, step: int) -> None:

@@ -3,7 +3,7 @@
     policy_entropy_slope         least-squares slope of policy_entropy over the last 20 records (8 finite ones at least), nats
                                  per record
     policy_entropy_slope_ratio   its fall as a share of itself, -slope / mean of the 20, over the same of the run's beginning
-                                 (20 records after a warm-up of 5; 0.1 % per record at least): 1 = as then, 0 or less = no fall
+                                 (20 records after a warm-up of 5; 0.5 % per record at least): 1 = as then, 0 or less = no fall
     policy_entropy_records_left  records until it reaches 0.05 nats if it goes on as in the last 20, by the line or the
                                  exponential, whichever explains more of the variance; 10,000 at most, and where it does
                                  not fall (the line explains less than a quarter)
@@ -40,7 +40,7 @@ FLOOR: Final = 0.05
 """Nats per token: a policy that hardly chooses any more."""
 FAR: Final = 10_000.0
 """Records: as good as never."""
-SLOWEST: Final = 0.001
+SLOWEST: Final = 0.005
 """Share of the mean per record: an early fall slower than this is none, and nothing to measure by."""
 CLEAR: Final = 0.25
 """Share of the variance that a line must explain to be a fall and no noise: p = 2 % with 20 values."""
