@@ -114,7 +114,8 @@ def _unexpected(word: str) -> str:
 _TIME_WORDS: Final = frozenset({"sec", "second", "seconds", "min", "minute", "minutes", "hour", "hours", "day", "days"})
 
 
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+DURATION_PATTERN: Final = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)"
+_DURATION: Final = re.compile(DURATION_PATTERN)
 
 
 def seconds(text: str) -> float:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from rules.language import seconds
+from rules.language import DURATION_PATTERN, seconds
 
 
 class Domain(enum.StrEnum):
@@ -46,6 +46,12 @@ MOST_OF_N: Final = 60
 
 _COUNT: Final = re.compile(r"([1-9][0-9]{0,6}) (record|step)s?")
 _M_OF_N: Final = re.compile(r"([1-9][0-9]?) of ([1-9][0-9]?) records?")
+
+
+def span_pattern(*, m_of_n: bool = False) -> str:
+    """A regular expression of the texts that `parse_span` reads; not of their limits."""
+    forms = [_COUNT.pattern, DURATION_PATTERN, *([_M_OF_N.pattern] if m_of_n else [])]
+    return "|".join(forms)
 
 
 def parse_span(text: str, *, m_of_n: bool = False) -> Span:

@@ -7,6 +7,7 @@ import click
 from service.commands.rules_check import check
 from service.commands.rules_diff import diff
 from service.commands.rules_explain import explain_command
+from service.commands.rules_schema import schema
 from service.commands.rules_score import score
 from service.commands.rules_test import test
 
@@ -22,6 +23,7 @@ def rules() -> None:
 
 
 rules.add_command(check)
+rules.add_command(schema)
 rules.add_command(test)
 rules.add_command(diff)
 rules.add_command(explain_command)
