@@ -72,14 +72,22 @@ def _faults(value: Any, keyword: str, argument: Any, schema: Any, root: Mapping[
 
 
 def _limits(value: Any, keyword: str, argument: Any, path: str) -> Iterator[str]:
-    sized = {"minLength": str, "minItems": list, "maxItems": list, "minProperties": dict}
-    if keyword in sized:
-        if isinstance(value, sized[keyword]):
-            too_small, too_large = len(value) < argument, len(value) > argument
-            if too_large if keyword.startswith("max") else too_small:
-                yield f"{path}: {keyword} is {argument}"
-    elif keyword in ("minimum", "maximum"):
-        if isinstance(value, int | float) and (value < argument if keyword == "minimum" else value > argument):
-            yield f"{path}: {keyword} is {argument}"
-    else:
-        raise AssertionError(f"{path}: the keyword {keyword} is not known to this validator")
+    match keyword:
+        case "minLength" if isinstance(value, str):
+            wrong = len(value) < argument
+        case "minItems" if isinstance(value, list):
+            wrong = len(value) < argument
+        case "maxItems" if isinstance(value, list):
+            wrong = len(value) > argument
+        case "minProperties" if isinstance(value, dict):
+            wrong = len(value) < argument
+        case "minimum" if isinstance(value, int | float):
+            wrong = value < argument
+        case "maximum" if isinstance(value, int | float):
+            wrong = value > argument
+        case "minLength" | "minItems" | "maxItems" | "minProperties" | "minimum" | "maximum":
+            wrong = False  # it is about values of another type
+        case _:
+            raise AssertionError(f"{path}: the keyword {keyword} is not known to this validator")
+    if wrong:
+        yield f"{path}: {keyword} is {argument}"
