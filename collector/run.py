@@ -15,7 +15,7 @@ import sys
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +43,8 @@ GROUP_STEPS: Final = 32
 DUMP_VERSION: Final = 3
 MAX_NESTING: Final = 32
 
+RecordedFor = Callable[[Mapping[str, str]], Mapping[str, Baseline]]
+"""The recorded clean baseline, by series key, for a run with these labels; empty when none matches."""
 _Declared = tuple[Mapping[str, str], Mapping[str, Any], Mapping[str, str], str]
 """Labels, configuration, links and `on_stop` of a run record."""
 _PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})
@@ -76,6 +78,7 @@ class Run:
         max_series: int = MAX_SERIES,
         vocabularies: Vocabularies | None = None,
         recorded: Mapping[str, float] | None = None,
+        recorded_for: RecordedFor | None = None,
     ) -> None:
         if depth < MIN_DEPTH:
             raise ValueError(f"depth is {depth}, the signals need at least {MIN_DEPTH}")
@@ -98,7 +101,8 @@ class Run:
         self.steps: array[int] = array("q")
         self.times: array[float] = array("d")
         self.recorded: Mapping[str, float] = {} if recorded is None else recorded
-        """Set by the composition root once the run's labels are known; configuration, so not part of a dump."""
+        """Centres of the recorded baseline; configuration, so not part of a dump. With `recorded_for` it follows the labels."""
+        self._recorded_for = recorded_for
         self._book = Book(max_series)
         self._vocabularies = Vocabularies(frozenset(definitions())) if vocabularies is None else vocabularies
         self._order = Order()
@@ -113,6 +117,7 @@ class Run:
         self._exposed: RunExposed | None = None
         self._lock = threading.Lock()
         """Held while a record is folded in and while a snapshot is made, so that a scrape sees whole records only."""
+        self._match_recorded()
 
     # ---- what others may ask beyond RunView
 
@@ -133,8 +138,8 @@ class Run:
 
     @property
     def baselines(self) -> Mapping[str, Baseline]:
-        """Frozen baselines by series key."""
-        return self._baselines.frozen
+        """Baselines by series key: the recorded one that matches the labels, else the run's own once it is frozen."""
+        return self._baselines.in_force
 
     @property
     def ended_at(self) -> float | None:
@@ -208,6 +213,18 @@ class Run:
         for signal in self._signals:
             signal.breaching(keys)
 
+    def use_recorded(self, recorded_for: RecordedFor) -> None:
+        """Other recorded baselines are in force from the next record on (the configuration was read anew)."""
+        with self._lock:
+            self._recorded_for = recorded_for
+            self._match_recorded()
+
+    def _match_recorded(self) -> None:
+        if self._recorded_for is not None:
+            found = self._recorded_for(self.labels)
+            self.recorded = {key: baseline.centre for key, baseline in found.items()}
+            self._baselines.prefer(found)
+
     def _declare(self, record: wire.RunRecord) -> Applied:
         order = self._order
         if order.opened and order.is_old(record):
@@ -223,6 +240,7 @@ class Run:
         order.declare(record.attempt, record.time, reconfigured=True)
         keys = _phase_keys(self.config, declared[1]) if self._configured else ()
         self.labels, self.config, self.links, self.on_stop = declared
+        self._match_recorded()
         self._configured = True
         self.event_time = record.time
         if order.ended_at is None:
@@ -373,6 +391,7 @@ class Run:
         max_series: int = MAX_SERIES,
         vocabularies: Vocabularies | None = None,
         recorded: Mapping[str, float] | None = None,
+        recorded_for: RecordedFor | None = None,
     ) -> Run:
         """The run that `dump` was called on. Raises IncompatibleDump."""
         try:
@@ -382,12 +401,20 @@ class Run:
         if (version, byteorder) != (DUMP_VERSION, sys.byteorder):
             raise IncompatibleDump(f"dump version {version} ({byteorder}), this program reads {DUMP_VERSION} ({sys.byteorder})")
         run_id, vocabulary, declared, clocks, windows, order, signals, baselines = body
-        run = cls(run_id, depth=depth, max_series=max_series, vocabularies=vocabularies, recorded=recorded)
+        run = cls(
+            run_id,
+            depth=depth,
+            max_series=max_series,
+            vocabularies=vocabularies,
+            recorded=recorded,
+            recorded_for=recorded_for,
+        )
         run._restore(vocabulary, declared, clocks, windows)
         run._order.load(order)
         for signal, state in zip(run._signals, signals, strict=True):
             signal.load(state)
         run._baselines.load(baselines)
+        run._match_recorded()
         return run
 
     def _restore(self, vocabulary: str, declared: Any, clocks: Any, windows: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from collector.model import RunStatus
 from collector.names import Vocabularies
-from collector.run import DEPTH, MAX_SERIES, Run
+from collector.run import DEPTH, MAX_SERIES, RecordedFor, Run
 from collector.signals import definitions
 from collector.snapshot import RunExposed
 
@@ -32,12 +32,14 @@ class Runs:
         linger: float = LINGER,
         forget_silent: float = FORGET_SILENT,
         depth: int = DEPTH,
+        recorded_for: RecordedFor | None = None,
     ) -> None:
         self.max_runs = max_runs
         self.max_series_per_run = max_series_per_run
         self.linger = linger
         self.forget_silent = forget_silent
         self.depth = depth
+        self.recorded_for = recorded_for
         self.vocabularies = Vocabularies(frozenset(definitions()))
         """Shared by all runs, so that each vocabulary is compiled once."""
         self.refused_records = 0
@@ -59,11 +61,23 @@ class Runs:
 
     def make(self, run_id: str) -> Run:
         """A new run with these limits, which is not in here yet (see `add`)."""
-        return Run(run_id, depth=self.depth, max_series=self.max_series_per_run, vocabularies=self.vocabularies)
+        return Run(
+            run_id,
+            depth=self.depth,
+            max_series=self.max_series_per_run,
+            vocabularies=self.vocabularies,
+            recorded_for=self.recorded_for,
+        )
 
     def load(self, data: bytes) -> Run:
         """A run from its dump, with these limits; not in here yet. Raises collector.run.IncompatibleDump."""
-        return Run.load(data, depth=self.depth, max_series=self.max_series_per_run, vocabularies=self.vocabularies)
+        return Run.load(
+            data,
+            depth=self.depth,
+            max_series=self.max_series_per_run,
+            vocabularies=self.vocabularies,
+            recorded_for=self.recorded_for,
+        )
 
     def create(self, run_id: str) -> Run | None:
         """A new run, in here; None (and counted) when there are as many as there may be. The caller knows that it is new."""
@@ -80,6 +94,12 @@ class Runs:
         self._refused.discard(run.run)
         self._runs[run.run] = run
         return True
+
+    def use_recorded(self, recorded_for: RecordedFor) -> None:
+        """Other recorded baselines for all runs, from their next record on."""
+        self.recorded_for = recorded_for
+        for run in self._runs.values():
+            run.use_recorded(recorded_for)
 
     def forget(self, run_id: str) -> None:
         """Let a run go: its partition is another collector's now."""

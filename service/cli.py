@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from service.commands.baseline import baseline
 from service.commands.collect import collect
 from service.commands.demo import demo
 from service.commands.kafka import kafka
@@ -26,11 +27,12 @@ def tocsin() -> None:
     What would a log have raised?           tocsin replay outputs/grpo-7b/train.log
     Collect, judge, alert, serve /metrics:  tocsin collect --config tocsin.yaml
     Check rules before merging:             tocsin rules check my-rules/
+    Record what is normal, from a good run: tocsin baseline record good.jsonl.gz -o baselines/moe.yaml
     Create the topics once:                 tocsin kafka init --bootstrap broker:9092
     """
 
 
-for command in (collect, demo, kafka, replay, rules):
+for command in (baseline, collect, demo, kafka, replay, rules):
     tocsin.add_command(command)
 
 

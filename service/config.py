@@ -82,6 +82,8 @@ class RulesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     shipped: bool = True
     dirs: list[Text] = []
+    baselines: Text | None = None
+    """Folder of recorded clean baselines, as `tocsin baseline record` writes them."""
 
 
 class HttpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,6 +151,10 @@ class Settings(NamedTuple):
         if kind or not separator or not rest or rest == ":memory:":
             return self.config.store.url
         return f"sqlite:///{self.path(rest)}"
+
+    @property
+    def baselines(self) -> Path | None:
+        return None if self.config.rules.baselines is None else self.path(self.config.rules.baselines)
 
     @property
     def alerts_file(self) -> Path | None:

@@ -18,6 +18,7 @@ from collector import health
 from collector.health import Health
 from collector.model import Batch, RawRecord
 from collector.ports import DeadLetters
+from collector.run import RecordedFor
 from rules.engine import Engine
 from rules.model import AlertEvent, RuleHealth, Verdict
 from service.consume import Processed
@@ -158,12 +159,14 @@ class Pipeline:
 
     # ---- changes from outside, between two batches
 
-    def reload(self, engine: Engine, now: float) -> Processed:
-        """Judge by other rules from the next record on. States of rules that are still there go on; alerts of removed
-        rules are resolved."""
+    def reload(self, engine: Engine, now: float, recorded_for: RecordedFor | None = None) -> Processed:
+        """Judge by other rules, and with other recorded baselines if they are given, from the next record on. States of rules
+        that are still there go on; alerts of removed rules are resolved."""
         self._engine = engine
         self._bundle += 1
         self._parts.shelf.deepen(engine.depth)
+        if recorded_for is not None:
+            self._parts.shelf.runs.use_recorded(recorded_for)
         return self.tick(now)
 
     def happened(self, own: Own, reason: str, now: float) -> Processed:

@@ -31,10 +31,12 @@ from alerts.secrets import Secrets
 from collector import health
 from collector.exporter import CONTENT_TYPE, Exporter
 from collector.health import Health
+from collector.recorded import chooser
 from collector.run import DEPTH
 from collector.runs import Runs
 from rules.strict_yaml import ConfigErrors
 from service import bundles, inputs
+from service.baselines import load_baselines
 from service.config import Settings, seconds
 from service.consume import Consumer, Loop, Processed
 from service.http.app import build
@@ -77,6 +79,7 @@ class Running:
         secrets = Secrets(redactor, environ, settings.base)
         tools = Tools(secrets=secrets, clock=clock, write=write)
         engine = bundles.engine(self._rule_paths(), shipped=config.rules.shipped)
+        self._baselines = load_baselines(settings.baselines)
         source = inputs.source(settings, secrets, clock)
         self._guard = StoreGuard(settings.store_url)
         try:
@@ -100,6 +103,7 @@ class Running:
             max_series_per_run=config.limits.max_series_per_run,
             linger=seconds(config.limits.linger),
             depth=max(engine.depth, DEPTH),
+            recorded_for=chooser(self._baselines),
         )
         shelf = Shelf(self.store, self._book, runs, clock=config.clock)
         self._dead_letters = inputs.dead_letters(settings, secrets)
@@ -169,6 +173,7 @@ class Running:
         an alert says so. Raises nothing: a reload at a bad moment must not end the collector."""
         try:
             engine = bundles.engine(self._rule_paths(), shipped=self._settings.config.rules.shipped)
+            baselines = load_baselines(self._settings.baselines)
             alerts = self._notifier.load()
             # Receivers first: when the book routes to a new name, somebody must be there to deliver.
             self._notifier.start(alerts)
@@ -183,10 +188,16 @@ class Running:
         self._alerts = alerts
         now = self._clock()
 
+        recorded_for = chooser(baselines) if baselines != self._baselines else None
+        self._baselines = baselines
+
         def swap() -> Processed:
             self._book.reconfigure(alerts.router, alerts.reach)
-            return self.pipeline.reload(engine, now)
+            return self.pipeline.reload(engine, now, recorded_for)
 
+        if recorded_for is not None:
+            # Signals of the rows so far followed from the baselines so far: a restart must not fold them with the new ones.
+            self.consumer.post(lambda: self.pipeline.checkpoint(now))
         self.consumer.post(swap)
         self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, False, "reloaded", now))
         self.health.set(health.BUNDLE, 1.0)

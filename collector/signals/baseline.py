@@ -6,11 +6,14 @@
 The first 5 records of the run (and of a declared new phase) are warm-up and left out; so are values that are not
 finite, and values at which a rule breached. Since a breach is known only after the record was evaluated, a value counts
 from the next record on. The floor keeps a series that hardly moves from turning every move into many sigmas.
+
+A recorded clean baseline (`collector.recorded`) of the same series wins; the run learns its own all the same, for the day on
+which the recorded one is taken away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf, isfinite
 from typing import Any, Final
 
@@ -30,6 +33,10 @@ class Baselines:
 
     def __init__(self, skip: int = SKIP, count: int = COUNT) -> None:
         self.frozen: dict[str, Baseline] = {}
+        """What the run has learnt itself."""
+        self.in_force: dict[str, Baseline] = {}
+        """By series key: the recorded one, else the run's own."""
+        self._recorded: Mapping[str, Baseline] = {}
         self._skip = skip
         self._count = count
         self._learning: dict[str, list[float]] = {}
@@ -48,7 +55,7 @@ class Baselines:
             # Only so can there be one that is neither learnt nor being learnt; series are never renamed.
             for key in series:
                 if key not in self.frozen and key not in self._learning:
-                    self._learning[key] = []
+                    self._begin(key)
             self._known = len(series)
         if not self._learning or run.record - self._phase <= self._skip:
             return
@@ -62,15 +69,23 @@ class Baselines:
     def note(self, record: int, key: str, value: float) -> None:
         """One value that came after the row's signals (a `record:` rule); learnt like the others."""
         if key not in self.frozen and record - self._phase > self._skip and isfinite(value):
-            self._learning.setdefault(key, [])
+            if key not in self._learning:
+                self._begin(key)
             self._tentative[key] = value
+
+    def _begin(self, key: str) -> None:
+        self._learning[key] = []
+        if key in self._recorded:
+            self.in_force[key] = self._recorded[key]
 
     def _commit(self) -> None:
         for key, value in self._tentative.items():
             values = self._learning[key]
             values.append(value)
             if len(values) >= self._count:
-                self.frozen[key] = baseline_of(values)
+                self.frozen[key] = learnt = baseline_of(values)
+                if key not in self._recorded:
+                    self.in_force[key] = learnt
                 del self._learning[key]
         self._tentative = {}
 
@@ -79,9 +94,22 @@ class Baselines:
         for key in keys:
             self._tentative.pop(key, None)
 
+    def prefer(self, recorded: Mapping[str, Baseline]) -> None:
+        """These recorded baselines win from now on; others that were preferred before do not any more."""
+        self._recorded = recorded
+        self._settle()
+
+    def _settle(self) -> None:
+        self.in_force.clear()  # in place: the run shows this very mapping
+        self.in_force.update(self.frozen)
+        # Of series that the run has: who finds a baseline may count on its series.
+        known = (key for key in self._recorded if key in self.frozen or key in self._learning)
+        self.in_force.update((key, self._recorded[key]) for key in known)
+
     def restart(self, record: int) -> None:
-        """A new phase was declared: forget everything and learn again, after a new warm-up."""
+        """A new phase was declared: forget everything that was learnt and learn again, after a new warm-up."""
         self.frozen.clear()
+        self._settle()
         self._learning.clear()
         self._tentative.clear()
         self._known = 0
@@ -93,8 +121,8 @@ class Baselines:
 
     def load(self, state: Any) -> None:
         frozen, self._learning, self._tentative, self._known, self._phase = state
-        self.frozen.clear()  # in place: the run shows this very mapping
-        self.frozen.update((key, Baseline(centre, scale, count)) for key, centre, scale, count in frozen)
+        self.frozen = {key: Baseline(centre, scale, count) for key, centre, scale, count in frozen}
+        self._settle()
 
 
 def baseline_of(values: Collection[float]) -> Baseline:

@@ -12,7 +12,7 @@ from alerts.incidents import IncidentBook, Route
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
 from collector.model import Batch
-from collector.run import DEPTH
+from collector.run import DEPTH, RecordedFor
 from collector.runs import Runs
 from collector.sources.memory import MemoryLog, MemorySource
 from rules.engine import Engine
@@ -98,6 +98,7 @@ class Bench:
         checkpoint_rows: int = 200,
         route: Route | None = None,
         own: bool = True,
+        recorded_for: RecordedFor | None = None,
     ) -> None:
         self._options: dict[str, Any] = {
             "rules": rules,
@@ -108,6 +109,7 @@ class Bench:
             "checkpoint_rows": checkpoint_rows,
             "route": route,
             "own": own,
+            "recorded_for": recorded_for,
         }
         self.url = url
         self.now = 0.0
@@ -118,7 +120,12 @@ class Bench:
         self.health = Health()
         alerts = default_config()
         self.book = IncidentBook(route or alerts.router, alerts.reach)
-        runs = Runs(max_runs=max_runs, max_series_per_run=max_series, depth=max(self.engine.depth, DEPTH))
+        runs = Runs(
+            max_runs=max_runs,
+            max_series_per_run=max_series,
+            depth=max(self.engine.depth, DEPTH),
+            recorded_for=recorded_for,
+        )
         self.shelf = Shelf(self.store, self.book, runs, clock=clock)
         self.own = OwnAlerts("tocsin")
         self.pipeline = Pipeline(
