@@ -26,8 +26,9 @@ FORMATS: Final = ("text", "json", "github")
     type=click.Path(path_type=Path),
     help="Recorded runs, or a YAML list of labels, for the overrides.",
 )
+@click.option("--folders", is_flag=True, help="A file stands for its whole folder: for hooks, which name what changed.")
 @click.option("--no-shipped", is_flag=True, help="Check the files without the shipped packs before them.")
-def check(paths: tuple[Path, ...], format_: str, strict: bool, runs: Path | None, no_shipped: bool) -> None:
+def check(paths: tuple[Path, ...], format_: str, strict: bool, runs: Path | None, folders: bool, no_shipped: bool) -> None:
     """Load rule files as the collector would, after the shipped packs, and print every fault with its place and its mend.
 
     \b
@@ -44,6 +45,8 @@ def check(paths: tuple[Path, ...], format_: str, strict: bool, runs: Path | None
             fail(f"{path}: there is no such file or folder")
     if no_shipped and not paths:
         fail("nothing to check: name a file or folder, or leave --no-shipped out")
+    if folders:
+        paths = tuple(dict.fromkeys(path if path.is_dir() else path.parent for path in paths))
     with config_errors_are_shown():
         try:
             labels = None if runs is None else run_labels.of(runs)
