@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from service.labels import LABELS, LabelsError, read
+from service.labels import LABELS, Label, LabelsError, read
 from tocsin.formats.event_paths import runs_below
 
 _LEVELS: Final = 3
@@ -32,6 +32,8 @@ class Recording(NamedTuple):
     labelled: bool = False
     named: bool = True
     """The user named this very file, so that not recognising it is an error."""
+    label: Label | None = None
+    """What the corpus says of the run."""
 
 
 class Unreadable(NamedTuple):
@@ -85,4 +87,6 @@ def _labelled(root: Path) -> list[Recording]:
         labels = read(root)
     except LabelsError as error:
         raise _Meaningless(str(error)) from error
-    return [Recording((root / label.file).resolve(), label.format, run, labelled=True) for run, label in labels.items()]
+    return [
+        Recording((root / label.file).resolve(), label.format, run, labelled=True, label=label) for run, label in labels.items()
+    ]
