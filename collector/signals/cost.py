@@ -1,10 +1,10 @@
 """B12: what the run costs, and how much of it buys nothing.
 
-    gpu_hours             (event time - event time of the first record) / 3600 * gpus of the configuration
+    gpu_seconds           (event time - event time of the first record) * gpus of the configuration
     zero_gradient_share   share of the last 50 records that bring grad_norm (5 at least) at which it is exactly 0
 
-What an incident has cost since its onset is the difference of gpu_hours between two steps. Without `gpus` (or `n_gpus`,
-`world_size`) in the configuration there is no gpu_hours: one GPU is not assumed. A truncated response is no zero gradient, and
+What an incident has cost since its onset is the difference of gpu_seconds between two steps. Without `gpus` (or `n_gpus`,
+`world_size`) in the configuration there is no gpu_seconds: one GPU is not assumed. A truncated response is no zero gradient, and
 a grad_norm that is not finite is none either; it stays in the count of records.
 """
 
@@ -23,10 +23,10 @@ WINDOW: Final = 50
 LEAST: Final = 5
 
 METRICS: Final = (
-    Metric("gpu_hours", "hours", "GPU-hours since the run's first record: elapsed event time times the configured GPUs"),
+    Metric("gpu_seconds", "seconds", "GPU-seconds since the run's first record: elapsed event time times the configured GPUs"),
     Metric("zero_gradient_share", "ratio", "share of the last 50 records with a gradient norm of exactly 0"),
 )
-_HOURS: Final = Block("gpu_hours")
+_SECONDS: Final = Block("gpu_seconds")
 _SHARE: Final = Block("zero_gradient_share")
 
 
@@ -39,7 +39,7 @@ class Cost:
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         if row.fresh and (gpus := _gpus(run)) is not None:
-            derived.add_one(_HOURS, max(0.0, run.event_time - run.started_at) / 3600.0 * gpus)
+            derived.add_one(_SECONDS, max(0.0, run.event_time - run.started_at) * gpus)
         if row.late or not row.fresh:
             self._moved = 0
         if GRAD in run.arrived and (share := self._share(run.series[GRAD], run.step, row.late)) is not None:

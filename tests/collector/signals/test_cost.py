@@ -15,25 +15,25 @@ from tests.collector.records import GAP, START, apply, opened, played, row
 
 
 @pytest.mark.parametrize(("config", "gpus"), [({"gpus": 64}, 64), ({"n_gpus": 8.0}, 8), ({"gpus": 16, "world_size": 4}, 16)])
-def test_gpu_hours(config: dict[str, Any], gpus: int) -> None:
+def test_gpu_seconds(config: dict[str, Any], gpus: int) -> None:
     run = played([opened(**config), *(row(n, grad_norm=1.0) for n in range(1, 181))])
-    assert run.series["gpu_hours"].values[-1] == pytest.approx(gpus * 180 * GAP / 3600)
+    assert run.series["gpu_seconds"].values[-1] == pytest.approx(gpus * 180 * GAP)
     # The cost since a step is a difference.
-    since = run.series["gpu_hours"].values[-1] - (run.series["gpu_hours"].at(90) or 0.0)
-    assert since == pytest.approx(gpus * 90 * GAP / 3600)
+    since = run.series["gpu_seconds"].values[-1] - (run.series["gpu_seconds"].at(90) or 0.0)
+    assert since == pytest.approx(gpus * 90 * GAP)
 
 
 @pytest.mark.parametrize("gpus", [None, 0, -8, True, "many", math.nan])
-def test_no_gpus_no_hours(gpus: object) -> None:
+def test_no_gpus_no_seconds(gpus: object) -> None:
     run = played([opened() if gpus is None else opened(gpus=gpus), row(1, grad_norm=1.0)])
-    assert "gpu_hours" not in run.series
+    assert "gpu_seconds" not in run.series
 
 
-def test_hours_go_on_through_a_resume_and_a_clock_that_goes_back_costs_nothing() -> None:
+def test_time_goes_on_through_a_resume_and_a_clock_that_goes_back_costs_nothing() -> None:
     run = played([opened(gpus=10), row(1), row(2, attempt=2, time=START + 7200.0)])
-    assert run.series["gpu_hours"].values[-1] == pytest.approx(20.0)
+    assert run.series["gpu_seconds"].values[-1] == pytest.approx(20.0 * 3600)
     run = played([opened(gpus=10), row(1, time=START - 7200.0)])
-    assert run.series["gpu_hours"].values[-1] == 0.0
+    assert run.series["gpu_seconds"].values[-1] == 0.0
 
 
 NORMS = st.sampled_from([0.0, 0.0, -0.0, 1.0, 0.3, math.nan, math.inf, 5e-324])
