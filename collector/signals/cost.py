@@ -4,8 +4,8 @@
     zero_gradient_share   share of the last 50 records that bring grad_norm (5 at least) at which it is exactly 0
 
 What an incident has cost since its onset is the difference of gpu_seconds between two steps. Without `gpus` (or `n_gpus`,
-`world_size`) in the configuration there is no gpu_seconds: one GPU is not assumed. A truncated response is no zero gradient, and
-a grad_norm that is not finite is none either; it stays in the count of records.
+`world_size`) in the configuration there is no gpu_seconds: one GPU is not assumed. A truncated response is no zero gradient,
+and a grad_norm that is not finite is none either; it stays in the count of records.
 """
 
 from __future__ import annotations
