@@ -91,14 +91,40 @@ def _spans(span: Span) -> list[Span]:
 
 
 def variants(node: Node) -> Iterator[tuple[str, Node]]:
-    """The expression with one place changed, for each place and change."""
+    """The expression with one place changed, for each place and change.
+
+    How many records a window needs at least is changed in all windows that need as many: one alone waits for the others.
+    """
+    yield from _places(node)
+    leasts = sorted({int(each.least) for each in walk(node) if isinstance(each, Window) and each.least})
+    for least in leasts:
+        for other in (least - 1, least + 1):
+            if other >= 1:
+                yield f"all windows: least {least} -> {other}", _needing(node, least, other)
+
+
+def _needing(node: Node, least: int, other: int) -> Node:
+    match node:
+        case Window() if node.least == least and other <= node.length:
+            return replace(node, least=other)
+        case Binary() | Compare() | Logic():
+            return replace(node, left=_needing(node.left, least, other), right=_needing(node.right, least, other))
+        case Not() | Negate():
+            return replace(node, operand=_needing(node.operand, least, other))
+        case Call():
+            return replace(node, arguments=tuple(_needing(each, least, other) for each in node.arguments))
+        case _:
+            return node
+
+
+def _places(node: Node) -> Iterator[tuple[str, Node]]:
     yield from _here(node)
     match node:
         case Binary() | Compare() | Logic():
-            yield from ((change, replace(node, left=left)) for change, left in variants(node.left))
-            yield from ((change, replace(node, right=right)) for change, right in variants(node.right))
+            yield from ((change, replace(node, left=left)) for change, left in _places(node.left))
+            yield from ((change, replace(node, right=right)) for change, right in _places(node.right))
         case Not() | Negate():
-            yield from ((change, replace(node, operand=operand)) for change, operand in variants(node.operand))
+            yield from ((change, replace(node, operand=operand)) for change, operand in _places(node.operand))
         case Call():
             for index, argument in enumerate(node.arguments):
                 for change, changed in _argument_variants(node.function, argument):
@@ -115,7 +141,7 @@ def _argument_variants(function: str, argument: Node) -> Iterator[tuple[str, Nod
         q = argument.value
         yield from ((f"{q:g} -> {other:g}", Number(other)) for other in (q * 0.5, q * 0.9, (1 + q) / 2))
     else:
-        yield from variants(argument)
+        yield from _places(argument)
 
 
 def _here(node: Node) -> Iterator[tuple[str, Node]]:
@@ -143,10 +169,6 @@ def _windows(window: Window) -> Iterator[tuple[str, Window]]:
     for length in sorted(lengths):
         if length >= max(1.0, window.least):
             yield f"{window.metric.key} window {window.length:g} -> {length:g}", replace(window, length=length)
-    if window.least:
-        for least in (window.least - 1, window.least + 1):
-            if 1 <= least <= window.length:
-                yield f"{window.metric.key} least {window.least:g} -> {least:g}", replace(window, least=least)
     if window.offset and whole:
         for offset in (window.offset - 1, window.offset + 1):
             yield f"{window.metric.key} offset {window.offset:g} -> {offset:g}", replace(window, offset=offset)

@@ -37,7 +37,7 @@ def run(mutants: Iterable[Mutant], bundle: Bundle, cases: Sequence[Case]) -> Res
     """Tell each mutant the cases about the alerts that it may change, until one fails.
 
     Only the alerts that a case is about and those these ask for are judged, if the case holds so on the unchanged bundle;
-    otherwise the case is told to the whole bundle.
+    otherwise the case is told to the whole bundle. Raises ValueError for a case that fails there.
     """
     result = Result()
     scopes: dict[int, frozenset[str]] = {}
@@ -47,11 +47,14 @@ def run(mutants: Iterable[Mutant], bundle: Bundle, cases: Sequence[Case]) -> Res
         try:
             caught = False
             for index, case in enumerate(cases):
-                if not case.alerts & mutant.touched:
+                about = case.alerts | case.watch
+                if not about & mutant.touched:
                     continue
                 if index not in scopes:
-                    names = needed(bundle, case.alerts)
+                    names = needed(bundle, about)
                     scopes[index] = names if passes(case, Engine(only(bundle, names))) else everything
+                    if scopes[index] is everything and not passes(case, Engine(bundle)):
+                        raise ValueError(f"{case.name}: fails on the rules as they are")
                 names = scopes[index]
                 if names not in engines:
                     engines[names] = _engine(only(mutant.bundle, needed(mutant.bundle, names)))
@@ -70,5 +73,5 @@ def run(mutants: Iterable[Mutant], bundle: Bundle, cases: Sequence[Case]) -> Res
 def _engine(bundle: Bundle) -> Engine:
     try:
         return Engine(bundle)
-    except ValueError as error:
+    except ValueError as error:  # what the engine says of an expression that does not compile
         raise ImpossibleRule(str(error)) from error
