@@ -1,7 +1,7 @@
 """`missing-runbook`: a rule without a page that says what it means, where its folder has such pages.
 
 The pages of a rule are in `runbooks/` or `docs/runbooks/`, beside its file or up to two folders above. Without such a folder
-nothing is asked. A rule that no one is woken by may do without.
+nothing is asked. A rule that no one is woken by may do without. The shipped pages count for everybody, and ask nobody for more.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ _ABOVE: Final = 2
 
 
 def check(context: Context) -> Iterator[Finding]:
+    shipped = folders(context.shipped) if context.shipped is not None else []
     for rule in context.bundle.alerts:
-        own = folders(Path(context.mark(rule, "runbook").file).parent)
+        beside = Path(context.mark(rule, "runbook").file).parent
+        own = folders(beside)
+        if beside != context.shipped:
+            own = [folder for folder in own if not any(folder.samefile(page) for page in shipped)]
         if not own:
             continue
         if not rule.runbook:
@@ -28,7 +32,6 @@ def check(context: Context) -> Iterator[Finding]:
                 mend = f"write runbook: {rule.id} and the page {own[0] / rule.id}.md"
                 yield warning(CODE, context.mark(rule, "severity"), f"{rule.name} {rule.severity}s and has no runbook ({mend})")
             continue
-        shipped = folders(context.shipped) if context.shipped is not None else []
         if not any((folder / f"{rule.runbook}.md").is_file() for folder in (*own, *shipped)):
             page = own[0] / f"{rule.runbook}.md"
             yield error(CODE, context.mark(rule, "runbook"), f"{rule.name}: there is no page {rule.runbook} (write {page})")

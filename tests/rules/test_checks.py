@@ -87,6 +87,22 @@ def test_runbooks_of_another_repository_above_are_not_ours(tmp_path: Path) -> No
     assert codes(check([rules(tmp_path / "team" / "rules", "page")], vocabulary())) == []
 
 
+def test_the_shipped_pages_count_for_everybody_and_ask_nobody_for_more(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "runbooks").mkdir(parents=True)
+    shipped, ours = rules(tmp_path / "packs", "page"), rules(tmp_path / "ours", "page")
+    text = (ours / "rules.yaml").read_text("utf-8").replace("group: sample", "group: other")
+    text = text.replace("High", "Ours").replace("id: high", "id: ours").replace("> 5", "> 6")
+    (ours / "rules.yaml").write_text(text, encoding="utf-8")
+    (finding,) = check([shipped, ours], vocabulary(), shipped=shipped).findings
+    assert (finding.code, finding.mark.file) == ("missing-runbook", str(shipped / "rules.yaml"))
+    (ours / "runbooks").mkdir()
+    (ours / "rules.yaml").write_text(f"{text}    runbook: high-norm\n", encoding="utf-8")
+    (finding,) = check([shipped, ours], vocabulary(), own=[ours], shipped=shipped).findings
+    assert (finding.code, finding.level) == ("missing-runbook", Level.ERROR)
+    (tmp_path / "docs" / "runbooks" / "high-norm.md").write_text("# High norm\n", encoding="utf-8")
+    assert codes(check([shipped, ours], vocabulary(), own=[ours], shipped=shipped)) == []
+
+
 def test_a_rule_without_a_test_is_told_where_there_are_tests(tmp_path: Path) -> None:
     folder = rules(tmp_path)
     assert codes(check([folder], vocabulary())) == []

@@ -29,6 +29,11 @@ def test_errors_fail_and_warnings_fail_when_strict() -> None:
     assert run("--strict", BAD / "page-at-once.yaml").exit_code == 1
 
 
+def test_the_shipped_packs_pass_strictly() -> None:
+    done = run("--strict")
+    assert (done.exit_code, done.stderr) == (0, ""), done.stdout
+
+
 def test_only_your_own_warnings_are_shown() -> None:
     done = run(BAD.parent / "good" / "page-at-once.yaml", "--strict")
     assert (done.exit_code, done.stderr) == (0, ""), "whatever the shipped packs have, it is not yours"
