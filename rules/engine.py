@@ -31,6 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 _OK: Final = Verdict.OK
 _NO_DATA: Final = Verdict.NO_DATA
 _INACTIVE: Final = Phase.INACTIVE
+_PENDING: Final = Phase.PENDING
 _NOT_COUNTING: Final = (Phase.INACTIVE, Phase.FIRING)
 """Phases in which a rule without inputs may be judged again at a later row of its step: nothing is counted, so that a
 restart between the two rows, which knows of no first judgement, comes to the same state."""
@@ -168,7 +169,7 @@ class Engine:
     def tick(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """Rules that ask for `silence`, at the moment `now` of the clock that drives arrivals; no record came."""
         rules = self._programs.of(view.labels)
-        states.belong(rules)
+        _adopt(rules, states)
         judging = Judging(rules, view, states, now, now, max(0.0, now - view.last_arrival))
         frame = judging.frame
         for program in rules.clocked:
@@ -196,9 +197,10 @@ class Engine:
 
     def retire(self, view: RunView, states: RunStates, now: float) -> Evaluation:
         """After a reload: resolves what fires under rules that are gone, with the reason rule_removed, and forgets them.
-        What fires on, and is explained now or not any more (another layer, severity or stage), is told so."""
+        What fires on, and is explained now or not any more (another layer, severity or stage), is told so. A hold that has
+        begun under a condition that means something else now begins anew; other spans apply to it from where it stands."""
         rules = self._programs.of(view.labels)
-        states.belong(rules)
+        _adopt(rules, states)
         gone = [key for key in states.states if key.rule_id not in rules.by_id]
         return self._end(view, states, now, "rule_removed", gone, reloaded=True)
 
@@ -235,10 +237,21 @@ class Engine:
         return Evaluation(events.finish(reloaded=reloaded))
 
 
+def _adopt(rules: Program, states: RunStates) -> None:
+    """The run is judged by these rules from now on: after a reload, a restart, or labels that other overrides match."""
+    if states.owner is rules:
+        return
+    states.belong(rules)
+    for key, state in list(states.states.items()):
+        program = rules.by_id.get(key.rule_id)
+        if program is not None and state.phase is _PENDING and state.meaning not in (0, program.meaning):
+            states.put(key, ended(state, state.fired_record))
+            states.dirty.add(key)
+
+
 def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Entry]:
     """What this row has judged on this run, in order; made once for all rows with the same series."""
-    if states.owner is not rules:
-        states.belong(rules)
+    _adopt(rules, states)
     members = view.members
     labelled = sum(map(len, members.values())) if members else 0
     if states.members_seen != (here[0], labelled):

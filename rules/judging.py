@@ -154,6 +154,8 @@ class Judging:
     ) -> RuleState:
         after, transition = advance(state, finding, moment, program.timing)
         if after is not state:
+            # What was replaced is ours alone until it is put: no other state is changed by this.
+            after.meaning = 0 if after.phase is Phase.INACTIVE else state.meaning or program.meaning
             self._states.put(instance.key, after)
             self._states.dirty.add(instance.key)
             if transition is Transition.FIRED or transition is Transition.RESOLVED:

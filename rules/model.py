@@ -88,6 +88,8 @@ class RuleState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Record number at which it last was firing; 0 = never."""
     episodes: int = 0
     """How often it went from not firing to firing; part of the delivery's identity, not of the alert's."""
+    meaning: int = 0
+    """Of the condition under which the present hold counts (`AlertProgram.meaning`); 0 = not known."""
     explained_by: str = ""
     """Name of the alert that explains this one now, or `SHADOW`; empty when none."""
     verdict: Verdict = Verdict.NO_DATA

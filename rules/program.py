@@ -6,6 +6,7 @@ Rules are numbered in an order in which each comes after the alerts it asks abou
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,10 +15,10 @@ from collector.model import series_key
 from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
 from rules.closures import Condition, Quantity
 from rules.compile import Compiler
-from rules.operands import Scope
+from rules.operands import Scope, Uses
 from rules.run_states import StateKey
 from rules.state import Timing
-from rules.syntax import Node
+from rules.syntax import Node, render
 from rules.timing import Domain
 
 MAX_INSTANCES: Final = 100
@@ -58,6 +59,9 @@ class AlertProgram:
     """None of the above that has to be asked before its condition: not judged at every row, no guard, no gaps."""
     breach_on_non_finite: bool
     variables: Mapping[str, float]
+    meaning: int
+    """Another number when the condition means something else: its expression, the record rules that it reads, the variables in
+    them. Names, texts, severity and spans are no part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +137,8 @@ class Program:
 
 def build(bundle: Bundle) -> Program:
     """The compiled form of a bundle. The bundle was checked by the loader, so no expression has an error."""
-    records, sources = _record_programs(bundle)
-    alerts = _alert_programs(bundle, sources)
+    records, sources, meanings = _record_programs(bundle)
+    alerts = _alert_programs(bundle, sources, meanings)
     by_name: dict[str, dict[int, None]] = {}
     for program in alerts:
         for name in (*program.inputs, *program.watched):
@@ -151,7 +155,9 @@ def build(bundle: Bundle) -> Program:
     )
 
 
-def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tuple[AlertProgram, ...]:
+def _alert_programs(
+    bundle: Bundle, sources: Mapping[str, Sequence[str]], meanings: Mapping[str, str]
+) -> tuple[AlertProgram, ...]:
     ids = {rule.name: rule.id for rule in bundle.alerts}
     values = {group.name: group.values for group in bundle.groups}
     rules = {rule.id: rule for rule in bundle.alerts}
@@ -160,6 +166,7 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
         rule = rules[rule_id]
         compiler = Compiler(Scope(values[rule.group], ids))
         condition = _compiled(compiler, rule.node)
+        meaning = _meaning(rule.node, compiler.uses, values[rule.group], meanings)
         leave = _compiled(compiler, rule.leave_node) if rule.leave_node is not None else None
         uses = compiler.uses
         every_row = not uses.inputs or uses.clocked
@@ -184,13 +191,15 @@ def _alert_programs(bundle: Bundle, sources: Mapping[str, Sequence[str]]) -> tup
                 plain=not guarded and not every_row and rule.on_gap is OnGap.HOLD,
                 breach_on_non_finite=rule.on_non_finite is OnNonFinite.BREACH,
                 variables=values[rule.group],
+                meaning=zlib.crc32(meaning.encode()) or 1,
             )
         )
     return tuple(programs)
 
 
-def _record_programs(bundle: Bundle) -> tuple[tuple[RecordProgram, ...], dict[str, tuple[str, ...]]]:
-    """The record rules in their order, and the metrics behind each of their names."""
+def _record_programs(bundle: Bundle) -> tuple[tuple[RecordProgram, ...], dict[str, tuple[str, ...]], dict[str, str]]:
+    """The record rules in their order; by name the metrics behind each of them, and what it means."""
+    meanings: dict[str, str] = {}
     values = {group.name: group.values for group in bundle.groups}
     rules = {rule.name: rule for rule in bundle.records}
     sources: dict[str, tuple[str, ...]] = {}
@@ -206,7 +215,15 @@ def _record_programs(bundle: Bundle) -> tuple[tuple[RecordProgram, ...], dict[st
         bare, inputs = _bare(_expand(used, sources)), tuple(compiler.uses.inputs)
         programs.append(RecordProgram(rule, quantity, inputs, bare, recorded, ((name, None),)))
         sources[name] = _expand(compiler.uses.inputs, sources)
-    return tuple(programs), sources
+        meanings[name] = _meaning(rule.node, compiler.uses, values[rule.group], meanings)
+    return tuple(programs), sources, meanings
+
+
+def _meaning(node: Node, uses: Uses, values: Mapping[str, float], records: Mapping[str, str]) -> str:
+    """All that decides the value of an expression but the data."""
+    variables = [f"${name} = {values[name]!r}" for name in uses.variables]
+    read = dict.fromkeys(name.partition("{")[0] for name in (*uses.inputs, *uses.mentions))
+    return "\n".join([render(node), *variables, *(f"{name} = ({records[name]})" for name in read if name in records)])
 
 
 def _compiled(compiler: Compiler, node: Node) -> Condition:

@@ -155,6 +155,7 @@ def ended(state: RuleState, last_record: int) -> RuleState:
         cleared_since=0.0,
         cleared_step=0,
         fired_record=fired,
+        meaning=0,
         explained_by="",
     )
 
