@@ -63,7 +63,10 @@ class Length:
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         arrived, series, step = run.arrived, run.series, run.step
         if (CORRECT in arrived or INCORRECT in arrived) and CORRECT in series and INCORRECT in series:
-            _apart(window(series[CORRECT], step, WINDOW), window(series[INCORRECT], step, WINDOW), derived)
+            if row.late:
+                _apart(window(series[CORRECT], step, WINDOW), window(series[INCORRECT], step, WINDOW), derived)
+            else:
+                _apart(series[CORRECT].values[-WINDOW:], series[INCORRECT].values[-WINDOW:], derived)
         if MEAN in arrived and (baseline := run.baselines.get(MEAN)) is not None:
             if (collapsed := _collapsed(series[MEAN], baseline, step, row.late)) is not None:
                 derived.add_one(_COLLAPSE, float(collapsed))

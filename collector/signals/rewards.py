@@ -53,6 +53,7 @@ METRICS: Final = (
     ),
 )
 _FALL: Final = Block("reward_fall_share")
+_BOTH: Final = Block("no_learning_signal", "no_update")
 _NOTHING: Final = Block("no_learning_signal")
 _NO_UPDATE: Final = Block("no_update")
 _COMPONENTS: Final = Block("reward_components_dead", "reward_component_divergence")
@@ -119,15 +120,17 @@ def _teaches(run: RunState, derived: Derived) -> None:
     grad = series[GRAD].at(step) if GRAD in series else None
     if grad is None:
         return
+    if grad != 0.0:  # nearly always, and then it is neither, whatever the rewards are
+        derived.add(_BOTH, 0.0, 0.0)
+        return
     differ, within = _differ(series, step)
     if differ is None:
         return
-    still = grad == 0.0
-    derived.add_one(_NOTHING, float(still and not differ))
+    derived.add_one(_NOTHING, float(not differ))
     # The record of several steps brings their mean reward spread and the last one's gradient: no two of the same step.
     steps = run.steps
     if within and len(steps) > 1 and steps[-1] - steps[-2] == 1 and step == steps[-1]:
-        derived.add_one(_NO_UPDATE, float(still and differ))
+        derived.add_one(_NO_UPDATE, float(differ))
 
 
 def _differ(series: Mapping[str, Series], step: int) -> tuple[bool | None, bool]:
