@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from collector.applied import Applied
-from collector.model import RawRecord
+from collector.model import Baseline, RawRecord
 from collector.run import DEPTH, Run
+from collector.signals.baseline import ABSOLUTE_FLOOR, COUNT, RELATIVE_FLOOR
 from rules.engine import Engine
 from rules.model import AlertEvent, Phase, RuleState, Verdict
 from rules.run_states import RunStates, StateKey
@@ -63,7 +64,8 @@ class _ToldRun(Run):
     """A run to which a test may tell the value of a signal instead of what it is derived from."""
 
     def __init__(self, recorded: Mapping[str, float], depth: int) -> None:
-        super().__init__(RUN, depth=depth, recorded=recorded)
+        baselines = {key: Baseline(centre, _scale(centre), COUNT) for key, centre in recorded.items()}
+        super().__init__(RUN, depth=depth, recorded_for=lambda labels: baselines)
         self.told: dict[str, float] = {}
 
     def apply(self, record: wire.Record, *, received_at: float, arrival: float) -> Applied:
@@ -72,6 +74,11 @@ class _ToldRun(Run):
             self.extend(self.told.items())
             self.arrived |= self.told.keys()
         return applied
+
+
+def _scale(centre: float) -> float:
+    """Of a series that hardly moved: rules read the centre, and a test names no more."""
+    return max(RELATIVE_FLOOR * abs(centre), ABSOLUTE_FLOOR)
 
 
 def tell(case: Case, engine: Engine, *, trace: frozenset[str] = frozenset()) -> Told:

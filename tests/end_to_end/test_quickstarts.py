@@ -66,11 +66,13 @@ def test_a_log_that_exists(tmp_path: Path) -> None:
 
 
 def test_the_rule_author(tmp_path: Path) -> None:
-    (tmp_path / "my-rules").mkdir()
-    (tmp_path / "my-rules" / "entropy.yaml").write_text(block("quickstart-rules.md", "yaml"), encoding="utf-8")
+    (tmp_path / "my-rules" / "tests").mkdir(parents=True)
+    written, tested = [text for language, text in blocks("quickstart-rules.md") if language == "yaml"]
+    (tmp_path / "my-rules" / "entropy.yaml").write_text(written, encoding="utf-8")
+    (tmp_path / "my-rules" / "tests" / "entropy.yaml").write_text(tested, encoding="utf-8")
     (tmp_path / "service").symlink_to(ROOT / "service")
     listed = commands("quickstart-rules.md", "tocsin")
-    assert len(listed) == 3
+    assert len(listed) == 4
     for command in listed:
         done = run(command, tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"

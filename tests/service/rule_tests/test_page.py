@@ -1,10 +1,11 @@
-"""The example of docs/rules/testing.md does what the page says, on the rule of the quick start."""
+"""The examples of docs/rules/testing.md and of the quick start do what the pages say, on the rule of the quick start."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from service.cli import tocsin
@@ -18,10 +19,11 @@ def _block(page: str, begins: str) -> str:
     return str(found[0])
 
 
-def test_the_example_holds_and_covers_its_rule(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["rules/testing.md", "quickstart-rules.md"])
+def test_the_example_holds_and_covers_its_rule(page: str, tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "entropy.yaml").write_text(_block("quickstart-rules.md", "group: my-diversity"))
-    (tmp_path / "tests" / "entropy.yaml").write_text(_block("rules/testing.md", "watch:"))
+    (tmp_path / "tests" / "entropy.yaml").write_text(_block(page, "watch:"))
     done = CliRunner().invoke(tocsin, ["rules", "test", str(tmp_path), "--coverage"])
     assert done.exit_code == 0, done.output
     assert done.stdout == "3 tests passed\n"
