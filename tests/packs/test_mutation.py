@@ -104,7 +104,9 @@ SAMPLED = 7
 def _shipped_result(step: int) -> Result:
     bundle = shipped().bundle
     cases = load_cases(find_test_files([shipped_packs()]), bundle)
-    return run(list(mutants(bundle))[::step], bundle, cases)
+    # A rule without any test is found by the coverage gate; here it is asked what the tests that there are see.
+    tested = {alert for case in cases for alert in case.alerts}
+    return run([mutant for mutant in mutants(bundle) if mutant.touched & tested][::step], bundle, cases)
 
 
 def test_a_sample_of_the_mutants_of_the_shipped_packs_is_caught() -> None:
