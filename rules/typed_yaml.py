@@ -7,6 +7,7 @@ of `msgspec.Meta`. A number is never read from quoted text nor text from a numbe
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from pathlib import Path
@@ -51,8 +52,14 @@ def load_tree(text: str, file: str, schema: type[T]) -> tuple[T, Node]:
 def convert(node: Node, schema: type[T], errors: list[ConfigError]) -> T | None:
     """The value of a tree, or None with the faults appended to `errors`."""
     before = len(errors)
-    value = _convert(node, inspect.type_info(schema), errors)
+    value = _convert(node, _type_info(schema), errors)
     return value if len(errors) == before else None
+
+
+@functools.cache
+def _type_info(schema: Any) -> inspect.Type:
+    """What a type is made of. Looking takes longer than reading a rule; there are a handful of types and thousands of rules."""
+    return inspect.type_info(schema)
 
 
 def _convert(node: Node, kind: inspect.Type, errors: list[ConfigError]) -> Any:
