@@ -52,7 +52,8 @@ def load_tree(text: str, file: str, schema: type[T]) -> tuple[T, Node]:
 def convert(node: Node, schema: type[T], errors: list[ConfigError]) -> T | None:
     """The value of a tree, or None with the faults appended to `errors`."""
     before = len(errors)
-    value = _convert(node, _type_info(schema), errors)
+    kind: Any = schema  # mypy takes type[T] for something without a hash
+    value = _convert(node, _type_info(kind), errors)
     return value if len(errors) == before else None
 
 
