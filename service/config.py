@@ -84,6 +84,8 @@ class RulesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     dirs: list[Text] = []
     baselines: Text | None = None
     """Folder of recorded clean baselines, as `tocsin baseline record` writes them."""
+    watch: Span | None = None
+    """Look so often whether these files or alerts.yaml have changed, and read them anew then; without it only when asked."""
 
 
 class HttpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ class Own(enum.Enum):
     INTERNAL = ("TocsinInternalError", "tocsin-internal-error", Severity.PAGE, "Report the traceback from the log of Tocsin.")
     DELIVERY = ("TocsinDeliveryFailed", "tocsin-delivery-failed", Severity.PAGE, "Somebody was not told: check the receiver.")
     RULE = ("TocsinRuleError", "tocsin-rule-error", Severity.WARNING, "Correct the rule; it does not judge this run.")
-    RELOAD = ("TocsinReloadFailed", "tocsin-reload-failed", Severity.WARNING, "Correct the files and send SIGHUP again.")
+    RELOAD = ("TocsinReloadFailed", "tocsin-reload-failed", Severity.WARNING, "Correct the files and reload again.")
 
     def __init__(self, alert: str, id: str, severity: Severity, next: str) -> None:
         self.alert = alert

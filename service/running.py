@@ -48,6 +48,7 @@ from service.shelf import Shelf
 from service.store.guard import StoreGuard
 from service.store.model import StoreError
 from service.store.store import Store
+from service.watch import FileWatch
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Running:
         self.health = Health()
         secrets = Secrets(redactor, environ, settings.base)
         tools = Tools(secrets=secrets, clock=clock, write=write)
+        self._file_watch = FileWatch(self._watched_paths())  # before they are read, so that no change is missed
         engine = bundles.engine(self._rule_paths(), shipped=config.rules.shipped)
         self._baselines = load_baselines(settings.baselines)
         source = inputs.source(settings, secrets, clock)
@@ -127,6 +129,8 @@ class Running:
         self._exporter = Exporter(runs.exposed, shelf.samples, self.health)
         self._scraping = threading.Lock()
         self._ticking = threading.Lock()
+        self._reloading = threading.Lock()
+        self._redactor = redactor
         self._scheduler = BackgroundScheduler(timezone=UTC, daemon=True)
         self.health.set(health.BUILD, 1.0, version("tocsin-server"), python_version())
         self.health.set(health.BUNDLE, 1.0)
@@ -141,6 +145,8 @@ class Running:
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, "interval", seconds=TICK_SECONDS, **options)
         self._scheduler.add_job(self.retain, "interval", seconds=RETENTION_SECONDS, **options)
+        if (watch := self._settings.config.rules.watch) is not None:
+            self._scheduler.add_job(self._look, "interval", seconds=seconds(watch), **options)
         self._scheduler.start()
 
     @property
@@ -168,9 +174,13 @@ class Running:
         self._guard.release()
         return ended
 
-    def reload(self) -> bool:
-        """Read rules and alerts anew: all of it or nothing. False when they have faults; then the old ones stay in force and
-        an alert says so. Raises nothing: a reload at a bad moment must not end the collector."""
+    def reload(self) -> list[str]:
+        """Read rules, baselines and alerts anew: all of it or nothing. With faults, which are returned, the old ones stay in
+        force and an alert says so. Raises nothing: a reload at a bad moment must not end the collector. Any thread may ask."""
+        with self._reloading:
+            return self._reload()
+
+    def _reload(self) -> list[str]:
         try:
             engine = bundles.engine(self._rule_paths(), shipped=self._settings.config.rules.shipped)
             baselines = load_baselines(self._settings.baselines)
@@ -181,10 +191,11 @@ class Running:
             for error in errors.errors:
                 log.error("reload refused: %s", error)
             more = f" (and {len(errors.errors) - 1} more)" if len(errors.errors) > 1 else ""
-            return self._refused(f"{errors.errors[0]}{more}")
+            return self._refused(f"{errors.errors[0]}{more}", [str(error) for error in errors.errors])
         except Exception as failure:
             log.exception("reload refused")
-            return self._refused(f"{type(failure).__name__}: {failure}")
+            text = f"{type(failure).__name__}: {failure}"
+            return self._refused(text, [text])
         self._alerts = alerts
         now = self._clock()
 
@@ -202,13 +213,13 @@ class Running:
         self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, False, "reloaded", now))
         self.health.set(health.BUNDLE, 1.0)
         log.info("reloaded: %d alert rules, %d receivers", len(engine.bundle.alerts), len(alerts.settings))
-        return True
+        return []
 
-    def _refused(self, why: str) -> bool:
+    def _refused(self, why: str, faults: list[str]) -> list[str]:
         now, reason = self._clock(), f"reload refused, the configuration before it stays in force: {why}"
         self.health.set(health.BUNDLE, 0.0)
         self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, True, reason, now))
-        return False
+        return [self._redactor.redact(fault) for fault in faults]
 
     # ---- what the HTTP service asks (service.http.app.Watched)
 
@@ -238,6 +249,16 @@ class Running:
             return
         if any(swept):
             log.info("retention deleted %s", ", ".join(f"{count} {name}" for name, count in swept._asdict().items() if count))
+
+    def _look(self) -> None:
+        """On the scheduler's thread: whether a file of the configuration has changed and is at rest."""
+        if self._file_watch.changed():
+            log.info("files of the configuration have changed, they are read anew")
+            self.reload()
+
+    def _watched_paths(self) -> list[Path]:
+        settings = self._settings
+        return [*self._rule_paths(), *(path for path in (settings.baselines, settings.alerts_file) if path is not None)]
 
     def _tick(self) -> None:
         """On the scheduler's thread; at most one tick waits for the consumer."""

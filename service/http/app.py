@@ -8,6 +8,7 @@
 | /api/v1/runs       | runs; `state=`, `limit=`                                                                      |
 | /api/v1/alerts     | `firing` (now) and `history` (newest first); `run=`, `severity=`, `state=`, `limit=`, `before=` |
 | /api/v1/incidents  | open incidents                                                                                |
+| /api/v1/reload     | POST: reads rules, alerts, baselines anew; 202 they are taken, 422 with every fault           |
 | /                  | runs and firing alerts for a person                                                           |
 """
 
@@ -47,6 +48,9 @@ class Watched(Protocol):
 
     def unready(self) -> list[str]:
         """Why it does not do its work at present; empty when it does."""
+
+    def reload(self) -> list[str]:
+        """Read the configuration anew; the faults for which it was refused, empty when it is taken."""
 
 
 def build(store: Store, watched: Watched) -> Starlette:
@@ -90,6 +94,10 @@ def build(store: Store, watched: Watched) -> Starlette:
     def incidents(_request: Request) -> Response:
         return JSONResponse({"incidents": [present.incident(found) for found in store.open_incidents()]})
 
+    def reload(_request: Request) -> Response:
+        faults = watched.reload()
+        return JSONResponse({"reloaded": not faults, "errors": faults}, status_code=422 if faults else 202)
+
     def page(_request: Request) -> Response:
         trouble = watched.unhealthy() + watched.unready()
         return HTMLResponse(render(store.runs(limit=MAX_LIMIT), store.firing(), trouble), headers=HEADERS)
@@ -102,6 +110,7 @@ def build(store: Store, watched: Watched) -> Starlette:
             Route("/api/v1/runs", runs),
             Route("/api/v1/alerts", alerts),
             Route("/api/v1/incidents", incidents),
+            Route("/api/v1/reload", reload, methods=["POST"]),
             Route("/", page),
         ],
         middleware=[Middleware(Guard)],

@@ -1,4 +1,6 @@
-"""Limits on what a client may send, and headers that every answer carries. Plain ASGI, outside everything else."""
+"""Limits on what a client may send, no changes by web pages, and headers that every answer carries.
+
+Plain ASGI, outside everything else."""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ MAX_BODY_BYTES: Final = 64 * 1024
 MAX_TARGET_BYTES: Final = 4 * 1024
 """Path and query together."""
 
+_READING: Final = frozenset({"GET", "HEAD"})
 _HEADERS: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -19,7 +22,7 @@ _HEADERS: Final = [
 
 
 class Guard:
-    """ASGI middleware: refuses oversized requests, adds the safety headers."""
+    """ASGI middleware: refuses oversized requests and changes that a web page asks for, adds the safety headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,6 +48,9 @@ def _refusal(scope: Scope) -> JSONResponse | None:
         return JSONResponse({"error": f"the request target is over {MAX_TARGET_BYTES} bytes"}, status_code=414)
     headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
+    if scope["method"] not in _READING and (b"origin" in headers or headers.get(b"sec-fetch-site", b"none") != b"none"):
+        # There is no login: a page that somebody on this machine opens must not be able to change anything here.
+        return JSONResponse({"error": "a web page may not ask for this (use curl)"}, status_code=403)
     # No route takes a body of unknown length, so a chunked one is refused before it is read.
     if b"transfer-encoding" in headers or not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
         return JSONResponse({"error": f"a body may have {MAX_BODY_BYTES} bytes, with a content-length"}, status_code=413)

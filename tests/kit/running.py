@@ -20,15 +20,23 @@ ALERTS = "receivers:\n  console: {kind: console}\ndefault: console\n"
 class Bench:
     """A running collector and what it wrote."""
 
-    def __init__(self, folder: Path, *, alerts: str = ALERTS, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        alerts: str = ALERTS,
+        clock: Callable[[], float] = time.time,
+        config_text: str = CONFIG,
+        rules: str = RULES,
+    ) -> None:
         self.folder = folder
         self.written: list[str] = []
         self.commits: list[Processed] = []
         (folder / "rules").mkdir(exist_ok=True)
-        (folder / "rules" / "test.yaml").write_text(RULES)
+        (folder / "rules" / "test.yaml").write_text(rules)
         (folder / "alerts.yaml").write_text(alerts)
         self.running = Running(
-            config.parse(CONFIG, "tocsin.yaml", folder),
+            config.parse(config_text, "tocsin.yaml", folder),
             environ={"HOOK": "https://127.0.0.1:1/secret-path-of-a-hook"},
             redactor=Redactor(),
             clock=clock,

@@ -29,6 +29,8 @@ class Watched:
         self.bad: list[str] = []
         self.waiting: list[str] = []
         self.fails = False
+        self.faults: list[str] = []
+        self.reloads = 0
 
     def metrics(self) -> tuple[bytes, str]:
         if self.fails:
@@ -40,6 +42,10 @@ class Watched:
 
     def unready(self) -> list[str]:
         return self.waiting
+
+    def reload(self) -> list[str]:
+        self.reloads += 1
+        return self.faults
 
 
 @pytest.fixture
@@ -200,3 +206,28 @@ def test_the_socket_is_ours_alone_and_closed_at_the_end(server: HttpServer, clie
     server.stop()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", server.port)) != 0
+
+
+def test_a_reload_says_every_fault(client: httpx.Client, watched: Watched) -> None:
+    answer = client.post("/api/v1/reload")
+    assert (answer.status_code, answer.json()) == (202, {"reloaded": True, "errors": []})
+    watched.faults = ["rules.yaml:3:5: one", "rules.yaml:4:5: two"]
+    answer = client.post("/api/v1/reload")
+    assert (answer.status_code, answer.json()) == (422, {"reloaded": False, "errors": watched.faults})
+    assert watched.reloads == 2
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://127.0.0.1:9464"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-origin"},
+    ],
+)
+def test_a_web_page_cannot_reload(client: httpx.Client, watched: Watched, headers: dict[str, str]) -> None:
+    assert client.post("/api/v1/reload", headers=headers).status_code == 403
+    assert client.get("/api/v1/reload").status_code == 405
+    assert watched.reloads == 0
+    assert client.get("/metrics", headers=headers).status_code == 200, "reading is no change"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from collector import health
 from service import config
 from service.running import Running
 from service.store.model import StoreError
-from tests.kit.collecting import spooled, until
-from tests.kit.pipelines import end, steps
-from tests.kit.running import ALERTS, Bench
+from tests.kit.collecting import PATIENCE, spooled, until
+from tests.kit.pipelines import RULES, end, steps
+from tests.kit.running import ALERTS, CONFIG, Bench
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_other_receivers_after_a_reload_and_the_old_one_is_told_the_end(bench: B
     bench.told("PAGE r: High")
     both = "receivers:\n  console: {kind: console}\n  other: {kind: console}\ndefault: other\n"
     (bench.folder / "alerts.yaml").write_text(both)
-    assert bench.running.reload()
+    assert bench.running.reload() == []
     spooled(bench.folder, "r", [*steps("r", [1.0], first=4), end("r", 4)])
     bench.told("RESOLVED r: High")
     spooled(bench.folder, "s", steps("s", [1.0, 20.0, 20.0]))
@@ -54,11 +55,11 @@ def test_other_receivers_after_a_reload_and_the_old_one_is_told_the_end(bench: B
 
 def test_a_reload_with_faults_changes_nothing_and_is_told(bench: Bench) -> None:
     (bench.folder / "alerts.yaml").write_text("receivers: {}\ndefault: nobody\n")
-    assert not bench.running.reload()
+    assert bench.running.reload() != []
     bench.told("TocsinReloadFailed")
     assert bench.firing() == ["TocsinReloadFailed"]
     (bench.folder / "alerts.yaml").write_text(ALERTS)
-    assert bench.running.reload()
+    assert bench.running.reload() == []
     bench.told("RESOLVED tocsin: TocsinReloadFailed")
     assert bench.firing() == []
 
@@ -68,7 +69,7 @@ def test_a_message_that_is_refused_for_good_pages_elsewhere(bench: Bench) -> Non
     spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
     bench.told("PAGE r: High")
     (bench.folder / "alerts.yaml").write_text("receivers:\n  other: {kind: console}\ndefault: other\n")
-    assert bench.running.reload()
+    assert bench.running.reload() == []
     spooled(bench.folder, "r", steps("r", [1.0], first=4))
     bench.told("TocsinDeliveryFailed")
     assert "console was not told of High on r" in "".join(bench.written)
@@ -93,3 +94,57 @@ def test_a_store_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "tocsin.db").write_bytes(b"this is no database, and it is long enough to be looked at as one" * 20)
     with pytest.raises(StoreError, match="cannot open the store"):
         Running(config.parse("http: {port: 0}", "x", tmp_path), environ={}, redactor=Redactor())
+
+
+def test_a_reload_by_http_and_one_by_a_changed_file(bench: Bench) -> None:
+    with httpx.Client(base_url=bench.running.http.url, trust_env=False) as client:
+        assert client.post("/api/v1/reload").status_code == 202
+        (bench.folder / "rules" / "test.yaml").write_text("group: [")
+        answer = client.post("/api/v1/reload")
+        assert answer.status_code == 422
+        assert any("test.yaml:1:9" in fault for fault in answer.json()["errors"])
+    bench.told("TocsinReloadFailed")
+
+
+def test_a_changed_file_is_taken_by_the_watch(tmp_path: Path) -> None:
+    changed = CONFIG.replace("dirs: [rules]", "dirs: [rules], watch: 0.05s")
+    bench = Bench(tmp_path, config_text=changed)
+    try:
+        (tmp_path / "rules" / "test.yaml").write_text("group: [")
+        bench.told("TocsinReloadFailed")
+        (tmp_path / "rules" / "test.yaml").write_text(RULES)
+        bench.told("RESOLVED tocsin: TocsinReloadFailed")
+    finally:
+        bench.running.stop()
+
+
+def test_recorded_baselines_are_read_at_the_start_and_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "baselines"
+    folder.mkdir()
+    text = "labels: {}\nrun: good\nrecords: 50\nmetrics:\n  grad_norm: {centre: CENTRE, scale: 0.1, count: 50}\n"
+    (folder / "all.yaml").write_text(text.replace("CENTRE", "1.0"))
+    bench = Bench(tmp_path, config_text=CONFIG.replace("dirs: [rules]", "dirs: [rules], baselines: baselines"), rules=AGAINST)
+    try:
+        spooled(tmp_path, "r", steps("r", [4.0]))
+        bench.told("r: Raised at step 1")
+        (folder / "all.yaml").write_text(text.replace("CENTRE", "9.0"))
+        assert bench.running.reload() == []
+        taken = threading.Event()
+        bench.running.consumer.post(taken.set)  # behind the reload, which is taken between two batches
+        assert taken.wait(PATIENCE)
+        spooled(tmp_path, "r", steps("r", [4.0], first=2))
+        bench.told("RESOLVED r: Raised")
+        (folder / "all.yaml").write_text(text.replace("CENTRE", "none"))
+        assert "all.yaml:5:23" in bench.running.reload()[0]
+        bench.told("TocsinReloadFailed")
+    finally:
+        bench.running.stop()
+
+
+AGAINST = """\
+group: g
+layer: 1
+question: q
+rules:
+  - {alert: Raised, id: raised, expr: grad_norm > 3 * baseline(grad_norm), severity: page, summary: s}
+"""
