@@ -12,6 +12,8 @@ from service.episodes import Episode
 from service.rule_changes import RuleChange
 from service.tables import markdown_cell, markdown_table, plain_table, plural
 
+MOST_ROWS = 200
+"""Rows of a Markdown table: a comment of a pull request holds 65,536 characters. The other formats have all of them."""
 _HEADINGS = ("run", "alert", "change", "before", "after")
 
 
@@ -33,11 +35,13 @@ def markdown(report: Report) -> str:
     """For the comment of a pull request: the table of alerts that change, then pages before and after, then the rules."""
     parts = [f"### Rules: {markdown_cell(report.base)} → {markdown_cell(report.head)}", _verdict(report)]
     if rows := _rows(report):
-        parts.append(markdown_table(_HEADINGS, rows))
+        parts.append(_cut(markdown_table(_HEADINGS, rows[:MOST_ROWS]), len(rows)))
     if pages := _pages(report):
-        parts.append(markdown_table(_PAGE_HEADINGS, pages, right=range(1, len(_PAGE_HEADINGS))))
+        # The last line is the sum.
+        shown = pages if len(pages) <= MOST_ROWS else [*pages[: MOST_ROWS - 1], pages[-1]]
+        parts.append(_cut(markdown_table(_PAGE_HEADINGS, shown, right=range(1, len(_PAGE_HEADINGS))), len(pages)))
     if report.rules:
-        items = "\n".join(f"- {markdown_cell(change.name)}: {markdown_cell(change.what)}" for change in report.rules)
+        items = "\n".join(f"- {markdown_cell(name)}: {markdown_cell(what[:500])}" for name, what in report.rules[:MOST_ROWS])
         parts.append(f"<details><summary>{plural(len(report.rules), 'change')} of rules</summary>\n\n{items}\n\n</details>")
     parts += [f"Not read: {markdown_cell(each)}" for each in report.unread]
     return "\n\n".join(parts) + "\n"
@@ -92,6 +96,10 @@ def as_json(report: Report) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
+def _cut(table: str, rows: int) -> str:
+    return table if rows <= MOST_ROWS else f"{table}\n\n{rows - MOST_ROWS:,} more rows are in the text and JSON formats."
+
+
 def _verdict(report: Report) -> str:
     total = report.total
     over = f"{plural(total.logs, 'log')}, {plural(total.records, 'record')}"
@@ -133,7 +141,7 @@ def _pages(report: Report) -> list[list[str]]:
     rows = [
         [log.name, _days(log.days), str(log.pages_before), str(log.pages_after), *_rates(log)]
         for log in report.logs
-        if log.changes and (log.pages_before or log.pages_after)
+        if log.pages_before != log.pages_after
     ]
     total = report.total
     if not total.logs:

@@ -21,6 +21,7 @@ from service.recordings import Recording, find
 from service.replay import replay_with
 from service.revisions import NoSuchRules, Sources, sources
 from service.rule_changes import rule_changes
+from service.tables import plural
 
 _FORMATS: Final = {"markdown": diff_report.markdown, "text": diff_report.text, "json": diff_report.as_json}
 
@@ -117,7 +118,7 @@ def _over_budget(total: Totals, page_budget: float | None, new_pages: int | None
     if page_budget is not None and (rate := total.per_day_after or 0.0) > page_budget:
         return f"{rate:.2f} pages per run-day, {page_budget:g} allowed"
     if new_pages is not None and (more := total.pages_after - total.pages_before) > new_pages:
-        return f"{more} pages more than before, {new_pages} allowed"
+        return f"{plural(more, 'page')} more than before, {new_pages} allowed"
     return ""
 
 

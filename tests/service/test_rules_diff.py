@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.demo.runs import RUNS, messages
+from service.diff_report import MOST_ROWS
 from service.tables import markdown_cell
 from tests.kit.rule_runs import call, commit, git, log, replayed, rules
 
@@ -305,3 +306,35 @@ def test_a_large_directory(tmp_path: Path) -> None:
     document = _diff(rules(tmp_path / "base", high=100), rules(tmp_path / "head", high=90), "--runs", tmp_path / "runs")
     assert _changes(document) == [(f"run-{number:03}", "GradHigh", ["new"]) for number in range(91, 101)]
     assert document["total"]["logs"] == 300
+
+
+def test_a_comment_of_a_pull_request_stays_within_its_size(tmp_path: Path) -> None:
+    for number in range(MOST_ROWS + 50):
+        log(tmp_path / "runs" / f"run-{number:03}.jsonl", [1.0, 20.0, 1.0])
+    arguments = (rules(tmp_path / "base", high=100), rules(tmp_path / "head"), "--no-shipped", "--runs", tmp_path / "runs")
+    done = call("rules", "diff", *arguments)
+    assert done.stdout.count("| GradHigh |") == MOST_ROWS
+    assert "50 more rows are in the text and JSON formats." in done.stdout
+    assert f"| all | 0.347 | 0 | {MOST_ROWS + 50} | 0.00 | 720.00 |" in done.stdout, "the sum is never cut"
+    assert len(done.stdout.encode()) < 65_536
+    assert call("rules", "diff", *arguments, "--format", "text").stdout.count("GradHigh") == MOST_ROWS + 50
+
+
+def test_a_rule_in_shadow_pages_nobody(runs: Path, tmp_path: Path) -> None:
+    head = rules(tmp_path / "head")
+    file = head / "team.yaml"
+    file.write_text(file.read_text().replace("    severity: page\n", "    severity: page\n    stage: shadow\n"))
+    done = call("rules", "diff", rules(tmp_path / "base"), head, "--no-shipped", "--runs", runs / "wild.jsonl")
+    row = "| wild | GradHigh | explained | page from step 10 to 14 | page from step 10 to 14, told to nobody (shadow) |"
+    assert row in done.stdout
+    assert "| all | 0.0132 | 1 | 0 |" in done.stdout
+    assert "- GradHigh: stage: page -\\> shadow" in done.stdout
+
+
+def test_overrides_are_part_of_what_changed(runs: Path, tmp_path: Path) -> None:
+    extra = 'overrides:\n  - match: {model: "moe-*"}\n    vars: {high: 42}\n    severity: {grad-high: warning}\n'
+    document = _diff(rules(tmp_path / "base"), rules(tmp_path / "head", extra=extra), "--runs", runs)
+    assert document["rules"] == [
+        {"name": "override of team where model moe-*: high 42, grad-high warning", "what": "added"},
+    ]
+    assert _changes(document) == [], "none of these runs has the label"
