@@ -15,6 +15,7 @@ from service.commands.terminal import config_errors_are_shown, err, fail, plural
 from service.labels import LABELS, LabelsError
 from service.replay import CannotReplay
 from service.scoring import kept, report
+from service.scoring.peers import PeerMissing
 from service.scoring.work import Score
 from service.scoring.work import score as score_runs
 
@@ -47,6 +48,7 @@ _FORMATS: Final = ("text", "markdown", "json")
     type=click.Path(path_type=Path),
     help="A report in Markdown: exit 1, and write nothing, when a figure is worse than it keeps or accepts.",
 )
+@click.option("--peers", is_flag=True, help="The same for rlwatch and rldoctor, if they are installed, as they come.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes.")
 def score(
     root: Path,
@@ -55,6 +57,7 @@ def score(
     format_: str,
     output: Path | None,
     against: Path | None,
+    peers: bool,
     jobs: int,
 ) -> None:
     """Replay labelled runs and count: faults detected within 2, 5 and 10 records of their onset, missed ones, false alarms
@@ -71,8 +74,8 @@ def score(
     report_before = None if against is None else _report(against)
     with config_errors_are_shown():
         try:
-            found = _score(root, rule_dirs, shipped=not no_shipped, jobs=jobs)
-        except (LabelsError, CannotReplay) as error:
+            found = _score(root, rule_dirs, shipped=not no_shipped, peers=peers, jobs=jobs)
+        except (LabelsError, CannotReplay, PeerMissing) as error:
             fail(str(error).replace("\n", "\ntocsin: "))
     remarks = err()
     for run in found.runs:
@@ -111,7 +114,7 @@ def _report(path: Path) -> kept.Report:
         fail(f"{path}: {error}")
 
 
-def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, jobs: int) -> Score:
+def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, peers: bool, jobs: int) -> Score:
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=err(), transient=True,
         disable=not sys.stderr.isatty(),
@@ -122,6 +125,7 @@ def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, jobs: int)
             root,
             rule_dirs,
             shipped=shipped,
+            peers=peers,
             jobs=jobs,
             progress=lambda done, of: progress.update(task, completed=done, total=of),
         )

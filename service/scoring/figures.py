@@ -153,8 +153,8 @@ def rules(runs: Sequence[Watched], severities: Mapping[str, Severity]) -> list[R
         found = run.alarms.get(TOCSIN, ())
         _answers(figures, found, run)
         for alert in {alarm.name for alarm in found}:
-            figure = figures[alert]
             mine = [alarm for alarm in found if alarm.name == alert]
+            figure = figures.setdefault(alert, RuleFigure(alert, mine[0].severity))
             if alert not in run.excused:
                 figure.false += sum(
                     alarm.sent is not None and alarm.sent <= run.healthy and Grade.ANY.holds(alarm.severity) for alarm in mine

@@ -21,7 +21,7 @@ _INTRO: Final = """# Detection report
 What the shipped rules say on recorded runs, and when. The words are explained in [rules/score.md](rules/score.md); a test
 computes the figures anew and fails when one is worse than what is kept at the end of this page. Written by
 
-    tocsin rules score --runs DIR --format markdown --against docs/detection.md -o docs/detection.md
+    tocsin rules score --runs DIR --peers --format markdown --against docs/detection.md -o docs/detection.md
 """
 
 

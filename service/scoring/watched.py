@@ -1,21 +1,18 @@
-"""One labelled log as one tool saw it, and how it is made for Tocsin: the log is replayed with the bundle, and folded once more
-without it for the number of the record at which each step came."""
+"""One labelled log as the tools saw it: it is replayed with the bundle, and its records are read once more for their numbers
+and for what other tools are shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.applied import Outcome
-from collector.run import Run
-from collector.sources.file import FileSource
 from rules.engine import Engine
 from service.labels import Label
 from service.recordings import Recording
 from service.replay import CannotReplay, replay
 from service.scoring.alarms import Alarm, alarms
-from service.store.store import Store
-from tocsin import wire
+from service.scoring.peers import Peer
+from service.scoring.rows import read
 
 TOCSIN = "tocsin"
 
@@ -65,31 +62,13 @@ class Watched:
         return self.records
 
 
-def watch(recording: Recording, label: Label, engine: Engine) -> Watched:
-    """Replay one labelled log. Raises CannotReplay, also when more than one run is in it: a label is about one."""
+def watch(recording: Recording, label: Label, engine: Engine, peers: Sequence[Peer] = ()) -> Watched:
+    """Replay one labelled log, and show its records to other tools. Raises CannotReplay, also when more than one run is in it:
+    a label is about one."""
     replayed = replay(recording, engine)
     names = [run.run for run in replayed.runs]
     if len(names) != 1:
         raise CannotReplay(f"{recording.path}: {len(names)} runs in one log ({', '.join(names)}); a label is about one run")
-    return Watched(recording.run or names[0], label, steps(recording), {TOCSIN: alarms(replayed.events)}, replayed.rejected)
-
-
-def steps(recording: Recording) -> list[int]:
-    """The step of each record of a log, as a collector counts records: rows of one step are one."""
-    found: list[int] = []
-    source = FileSource(recording.path, recording.format or "auto", run=recording.run)
-    with Store() as store:
-        source.open(store)
-        run: Run | None = None
-        while not source.finished:
-            for raw in source.poll(0.0).records:
-                try:
-                    record = wire.decode(raw.value, raw.content_type).record
-                except wire.WireError:
-                    continue  # counted as rejected by the replay
-                run = Run(record.run) if run is None else run
-                outcome = run.apply(record, received_at=record.time, arrival=record.time).outcome
-                if isinstance(record, wire.StepRecord) and outcome in (Outcome.STEP, Outcome.RESUMED, Outcome.LATE):
-                    found.append(record.step)
-    source.close()
-    return found
+    trace = read(recording, frozenset(name for peer in peers for name in peer.reads))
+    found = {TOCSIN: alarms(replayed.events)} | {peer.name: peer.watch(trace.rows, trace.config) for peer in peers}
+    return Watched(recording.run or names[0], label, [row.step for row in trace.rows], found, replayed.rejected)

@@ -15,6 +15,7 @@ from service.labels import Label, scored
 from service.recordings import Recording
 from service.scoring.alarms import Grade
 from service.scoring.figures import RuleFigure, Total, rules, total
+from service.scoring.peers import load_peers
 from service.scoring.watched import TOCSIN, Watched, watch
 
 _PORTIONS: Final = 4
@@ -38,6 +39,7 @@ class Task:
     runs: tuple[tuple[Recording, Label], ...]
     rules: tuple[Path, ...]
     shipped: bool
+    peers: bool
 
 
 def score(
@@ -45,19 +47,23 @@ def score(
     own: Sequence[Path] = (),
     *,
     shipped: bool = True,
+    peers: bool = False,
     jobs: int = 2,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Score:
     """Watch every labelled run below `root` with the bundle, in `jobs` processes; `progress` gets runs done and runs in all.
 
-    Memory is that of one run per process and of the alarms of all. Raises LabelsError, CannotReplay and ConfigErrors.
+    Memory is that of one run per process and of the alarms of all. Raises LabelsError, CannotReplay, ConfigErrors, and
+    PeerMissing when `peers` are asked for and not installed.
     """
+    if peers:
+        load_peers()
     labels = scored(root)
     severities = {alert.name: alert.severity for alert in bundles.engine(own, shipped=shipped).bundle.alerts}
     runs = [
         (Recording((root / label.file).resolve(), label.format, run, labelled=True), label) for run, label in labels.items()
     ]
-    tasks = [Task(tuple(portion), tuple(own), shipped) for portion in _portions(runs, jobs)]
+    tasks = [Task(tuple(portion), tuple(own), shipped, peers) for portion in _portions(runs, jobs)]
     watched: dict[str, Watched] = {}
     for portion in _done(tasks, jobs):
         watched.update((each.run, each) for each in portion)
@@ -78,7 +84,8 @@ def figures(runs: Sequence[Watched], severities: dict[str, Severity]) -> Score:
 def work(task: Task) -> list[Watched]:
     """What one process does."""
     engine = bundles.engine(task.rules, shipped=task.shipped)
-    return [watch(recording, label, engine) for recording, label in task.runs]
+    peers = load_peers() if task.peers else []
+    return [watch(recording, label, engine, peers) for recording, label in task.runs]
 
 
 def _portions(runs: Sequence[tuple[Recording, Label]], jobs: int) -> list[list[tuple[Recording, Label]]]:

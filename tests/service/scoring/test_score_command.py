@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from service.cli import tocsin
+from service.scoring import peers, work
 from service.scoring.work import score as score_runs
 from tests.kit.pipelines import steps
 
@@ -82,6 +83,25 @@ def test_the_tables(corpus: Path) -> None:
     assert "| High | page | 2 | 1 | 1 | 1 | 1 | 1 | 2 | 2 | 0 | 0 |" in markdown
     assert "| tocsin | odd | control | Raised | 1 | 0 |" in markdown
     assert "page.missed 1\n" in markdown and "fault.missed.any missed\n" in markdown
+
+
+def test_other_tools_stand_in_the_same_table_and_change_no_figure(corpus: Path) -> None:
+    pytest.importorskip("rlwatch", reason="the extra `bench` is not installed")
+    pytest.importorskip("rl_doctor", reason="the extra `bench` is not installed")
+    alone, beside = (json.loads(_score(corpus, "--format", "json", *extra).stdout) for extra in ([], ["--peers"]))
+    assert [each["tool"].split()[0] for each in beside["totals"]] == ["tocsin"] * 2 + ["rlwatch"] * 2 + ["rldoctor"] * 2
+    assert beside["totals"][:2] == alone["totals"] and beside["figures"] == alone["figures"]
+    assert [each["missed"] for each in beside["totals"][2:]] == [2, 2, 2, 2], "runs of 10 and 20 records are too short for them"
+
+
+def test_tools_that_are_not_installed_are_status_2(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> list[peers.Peer]:
+        raise peers.PeerMissing("rlwatch is not installed: pip install it")
+
+    monkeypatch.setattr(work, "load_peers", missing)
+    done = _score(corpus, "--peers")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "rlwatch is not installed" in done.stderr
 
 
 # ---- the gate
