@@ -84,7 +84,7 @@ def _scale(centre: float) -> float:
 def tell(case: Case, engine: Engine, *, trace: frozenset[str] = frozenset()) -> Told:
     """Tell a case to the rules; `trace` names alerts whose states are noted after every step."""
     run = _ToldRun(case.run.recorded, max(DEPTH, engine.depth))
-    telling = _Telling(engine, Live(run, RunStates(), RUN), trace)
+    telling = _Telling(engine, Live(run, RunStates(), RUN), case.alerts, trace)
     telling.take(wire.RunRecord(run=RUN, time=0.0, labels=case.run.labels, config=case.run.config))
     for index, time in enumerate(case.times):
         run.told = {key: value for key, value in _row(case.signals, index) if value is not None}
@@ -102,13 +102,17 @@ def tell(case: Case, engine: Engine, *, trace: frozenset[str] = frozenset()) -> 
 class _Telling:
     """The run so far, and what has happened on it."""
 
-    def __init__(self, engine: Engine, live: Live, trace: frozenset[str]) -> None:
+    def __init__(self, engine: Engine, live: Live, about: frozenset[str], trace: frozenset[str]) -> None:
         self.told: Final = Told()
         self._engine: Final = engine
         self._live: Final = live
+        self._about: Final = about | trace
         self._trace: Final = trace
         self._names: Final = {rule.id: rule.name for rule in engine.bundle.alerts}
         self._phases: Final[dict[StateKey, Phase]] = {}
+        self._known = 0
+        self._states: Sequence[tuple[StateKey, str]] = ()
+        """The states of the alerts that the case is about; looked up anew when there are more states."""
 
     def take(self, record: wire.Record) -> None:
         """One record, judged as a replay does: the event time is the clock."""
@@ -126,8 +130,13 @@ class _Telling:
         run = self._live.run
         for event in events:
             self.told.happened.append(Happened(event.alert, event.state.value, event.labels, event.step, event.record, event))
-        for key, state in self._live.states.states.items():
-            alert = self._names[key.rule_id]
+        table = self._live.states.states
+        if len(table) != self._known:
+            self._known = len(table)
+            named = ((key, self._names[key.rule_id]) for key in table)
+            self._states = [(key, alert) for key, alert in named if alert in self._about]
+        for key, alert in self._states:
+            state = table[key]
             if state.verdict is Verdict.OK:
                 self.told.judged_ok.add(alert)
             elif state.reason:
