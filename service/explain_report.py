@@ -55,9 +55,7 @@ def as_json(found: Explanation, remarks: Sequence[str] = ()) -> str:
         "id": rule.id,
         "labels": dict(found.labels),
         **_point(found.point),
-        "comparisons": [
-            {"text": side.text, "left": spell(side.left), "right": spell(side.right), "why": side.why} for side in found.sides
-        ],
+        "comparisons": [{**side._asdict(), "left": spell(side.left), "right": spell(side.right)} for side in found.sides],
         "inputs": [
             {**item._asdict(), **{key: spell(getattr(item, key)) for key in ("value", "baseline", "recorded")}}
             for item in found.inputs
@@ -131,8 +129,8 @@ def _state(point: Point) -> str:
 def _sides(found: Explanation) -> list[str]:
     lines = []
     for side in found.sides:
-        known = side.left is not None and side.right is not None
-        lines.append(f"    {side.text}: {number(side.left)} against {number(side.right)}" + ("" if known else f" ({side.why})"))
+        numbers = f", {number(side.left)} against {number(side.right)}" if (side.left, side.right) != (None, None) else ""
+        lines.append(f"    {side.text}: {side.result}{numbers}" + (f" ({side.why})" if side.why else ""))
     return lines
 
 

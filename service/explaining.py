@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from rules.bundle import AlertRule, Bundle, RecordRule
+from rules.bundle import AlertRule, Bundle
 from rules.compile import Compiler
-from rules.frame import Frame
+from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame
+from rules.named import CONDITIONS
 from rules.strict_yaml import Mark
-from rules.syntax import Compare, Metric, Node, Variable, render, walk
-from service.tracing import Labels, Point, Trace, frame, metrics, scope
+from rules.syntax import Call, Compare, Node, Variable, render, walk
+from service.tracing import Labels, Point, Trace, frame, reads, scope
 
-_AROUND = 10
+_AROUND: Final = 10
+_RESULTS: Final = {FALSE: "false", UNKNOWN: "unknown", NON_FINITE: "not finite", TRUE: "true"}
 
 
 class Side(NamedTuple):
-    """One comparison of the condition with the numbers on both sides; None is UNKNOWN, with the reason in `why`."""
+    """One comparison of the condition, or one question such as `firing(Other)`."""
 
     text: str
+    result: str
+    """true, false, unknown, or not finite."""
     left: float | None
+    """The numbers on both sides; None is UNKNOWN, or no number at all."""
     right: float | None
     why: str
+    """Why the result is unknown."""
 
 
 class Input(NamedTuple):
@@ -86,7 +92,7 @@ def explain(whole: Trace, until: Trace, step: int, labels: Labels | None) -> Exp
     point = next((each for each in whole.points if each.record == point.record and each.labels == point.labels), point)
     own = [each for each in whole.points if each.labels == point.labels]
     here = own.index(point)
-    view = frame(until.live, until.rule, point.labels)
+    view = frame(until.live, until.rule, reads(until.bundle, until.rule), point.labels)
     return Explanation(
         trace=whole,
         labels=point.labels,
@@ -102,22 +108,24 @@ def explain(whole: Trace, until: Trace, step: int, labels: Labels | None) -> Exp
 def _sides(trace: Trace, view: Frame) -> list[Side]:
     found = []
     for node in walk(trace.rule.node):
-        if not isinstance(node, Compare):
+        if not isinstance(node, Compare) and not (isinstance(node, Call) and node.function in CONDITIONS):
             continue
         compiler = Compiler(scope(trace.bundle, trace.rule))
-        left, right = compiler.quantity(node.left), compiler.quantity(node.right)
-        if left is None or right is None:
-            continue  # texts are compared: the run's labels are shown anyway
+        condition = compiler.condition(node)
+        assert condition is not None, "the bundle was checked when it was loaded"
         view.why = ""
-        found.append(Side(render(node), left(view), right(view), view.why))
+        result = _RESULTS[condition(view)]
+        left = right = None
+        if isinstance(node, Compare) and (one := compiler.quantity(node.left)) and (other := compiler.quantity(node.right)):
+            left, right = one(view), other(view)
+        found.append(Side(render(node), result, left, right, view.why if result == "unknown" else ""))
     return found
 
 
 def _inputs(trace: Trace, view: Frame) -> list[Input]:
     run = trace.live.run
     found = []
-    nodes = [*metrics(trace.rule), *(node for rule in _records(trace.bundle, trace.rule) for node in _metrics(rule.node))]
-    for key in dict.fromkeys(view.resolved(node.key) for node in nodes):
+    for key in dict.fromkeys(map(view.resolved, reads(trace.bundle, trace.rule).series)):
         series = run.series.get(key)
         if series is None:
             found.append(Input(key, "absent", None, None, 0, None, run.recorded.get(key)))
@@ -163,7 +171,7 @@ def _fields(bundle: Bundle, rule: AlertRule) -> list[Field]:
     group = bundle.group(rule.group)
     nodes = [rule.node, *([rule.leave_node] if rule.leave_node is not None else [])]
     found += _variables(bundle, rule.group, nodes)
-    for record in _records(bundle, rule):
+    for record in reads(bundle, rule).records:
         found.append(Field(record.name, " ".join(record.expr.split()), _place(record.marks.get("expr"))))
         found += [each for each in _variables(bundle, record.group, [record.node]) if each not in found]
     found.append(Field("layer", str(rule.layer), _near(group.file)))
@@ -177,23 +185,6 @@ def _variables(bundle: Bundle, group: str, nodes: Sequence[Node]) -> list[Field]
         mark = known[name].marks.get("value", known[name].mark)
         found.append(Field(f"${name}", f"{known[name].value:g} {known[name].unit}", _place(mark)))
     return found
-
-
-def _records(bundle: Bundle, rule: AlertRule) -> list[RecordRule]:
-    """The record rules that the rule reads, and those that they read, each once."""
-    by_name = {record.name: record for record in bundle.records}
-    waiting = [node.name for node in metrics(rule)]
-    found: dict[str, RecordRule] = {}
-    while waiting:
-        name = waiting.pop(0)
-        if name in by_name and name not in found:
-            found[name] = by_name[name]
-            waiting += [node.name for node in _metrics(by_name[name].node)]
-    return list(found.values())
-
-
-def _metrics(node: Node) -> list[Metric]:
-    return [each for each in walk(node) if isinstance(each, Metric)]
 
 
 def _place(mark: Mark | None) -> str:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from collector.model import RawRecord
 from collector.run import DEPTH
 from collector.runs import Runs
-from rules.bundle import AlertRule, Bundle
+from rules.bundle import AlertRule, Bundle, RecordRule
 from rules.compile import Compiler
 from rules.engine import Engine
 from rules.events import reason
@@ -23,7 +23,6 @@ from rules.operands import Scope
 from rules.overrides import effective
 from rules.program import instances
 from rules.run_states import RunStates, StateKey
-from rules.syntax import Metric, walk
 from service.judging import judge
 from service.live import ClockKind, Live
 from tocsin import wire
@@ -125,20 +124,48 @@ def runs_in(rows: Iterable[RawRecord]) -> Iterator[str]:
             yield run
 
 
-def frame(live: Live, rule: AlertRule, labels: Labels) -> Frame:
+class Reads(NamedTuple):
+    """What a rule reads."""
+
+    series: tuple[str, ...]
+    """Series keys or bare names, in order, each once; recorded names, then what they are computed from."""
+    bare: tuple[str, ...]
+    """Names of metrics without label, recorded names not among them."""
+    records: tuple[RecordRule, ...]
+    """Record rules behind it, each once."""
+
+
+def reads(bundle: Bundle, rule: AlertRule) -> Reads:
+    """What `expr` and `leave` read, and the record rules that they read."""
+    compiler = Compiler(scope(bundle, rule))
+    compiler.condition(rule.node)
+    if rule.leave_node is not None:
+        compiler.condition(rule.leave_node)
+    by_name = {record.name: record for record in bundle.records}
+    waiting = [*compiler.uses.inputs, *compiler.uses.mentions]
+    series: dict[str, None] = {}
+    records: dict[str, RecordRule] = {}
+    while waiting:
+        key = waiting.pop(0)
+        name = key.partition("{")[0]
+        series[key] = None
+        if (record := by_name.get(name)) is not None and name not in records:
+            records[name] = record
+            behind = Compiler(Scope(bundle.group(record.group).values))
+            behind.quantity(record.node)
+            waiting += [*behind.uses.inputs, *behind.uses.mentions]
+    bare = tuple(key for key in series if not key.endswith("}") and key not in records)
+    return Reads(tuple(series), bare, tuple(records.values()))
+
+
+def frame(live: Live, rule: AlertRule, read: Reads, labels: Labels) -> Frame:
     """The run as an expression of the rule sees it, for one set of own labels."""
     view = Frame(live.run, live.states)
-    bare = tuple(dict.fromkeys(node.name for node in metrics(rule) if node.label is None))
-    for instance in instances(rule.id, bare, (), live.run.members)[0]:
+    recorded = [record.name for record in read.records]
+    for instance in instances(rule.id, read.bare, recorded, live.run.members)[0]:
         if instance.key.labels == labels:
             view.fan = instance.fan
     return view
-
-
-def metrics(rule: AlertRule) -> list[Metric]:
-    """The series that a rule names, in `expr` and `leave`."""
-    nodes = [rule.node, *([rule.leave_node] if rule.leave_node is not None else [])]
-    return [node for each in nodes for node in walk(each) if isinstance(node, Metric)]
 
 
 class _Watch:
@@ -146,6 +173,7 @@ class _Watch:
 
     def __init__(self, bundle: Bundle, rule: AlertRule) -> None:
         self._rule = rule
+        self._reads = reads(bundle, rule)
         compiled = Compiler(scope(bundle, rule)).condition(rule.node)
         assert compiled is not None, "the bundle was checked when it was loaded"
         self._condition = compiled
@@ -158,7 +186,7 @@ class _Watch:
     def _point(self, live: Live, key: StateKey) -> Point:
         run = live.run
         state = live.states.states.get(key) or RuleState()
-        view = frame(live, self._rule, key.labels)
+        view = frame(live, self._rule, self._reads, key.labels)
         truth = self._condition(view)
         judged = state.evaluated == (run.attempt, run.step)
         value, limit, _ = view.decisive if view.decisive is not None else (None, None, "")

@@ -132,6 +132,41 @@ def test_one_alert_per_label(tmp_path: Path) -> None:
     assert wrong.exit_code == 2 and "component=format" in wrong.stderr
 
 
+def test_a_record_rule_over_a_labelled_metric(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(
+        "group: g\nlayer: 5\nquestion: q?\nrules:\n  - {record: comp_mean, expr: 'mean(reward_component_mean[2])'}\n"
+        "  - {alert: Low, id: low, expr: comp_mean < 1, severity: warning, summary: s}\n"
+    )
+    rows = [step("r", at, reward_component_mean={"format": 2.0, "accuracy": 2.0 - at}) for at in range(1, 4)]
+    (tmp_path / "r.jsonl").write_bytes(b"\n".join(rows))
+    found = _explain("Low", "--run", tmp_path / "r.jsonl", "--rules", tmp_path / "r.yaml", "--no-shipped")
+    assert (found["labels"], found["step"], found["value"]) == ({"component": "accuracy"}, 2, 0.5)
+    assert [each["series"] for each in found["inputs"]] == [
+        'comp_mean{component="accuracy"}',
+        'reward_component_mean{component="accuracy"}',
+    ]
+
+
+def test_what_a_rule_asks_of_other_alerts(team: Path, tmp_path: Path) -> None:
+    with (team / "team.yaml").open("a") as file:
+        file.write(
+            '  - {alert: Both, id: both, expr: "firing(MeanHigh) and fired_within(MeanHigh, 5) and label(team) == \\"lab\\"",'
+            " severity: info, summary: s}\n"
+        )
+    rows = [step("r", number, grad_norm=value) for number, value in enumerate(_VALUES, start=1)]
+    (tmp_path / "r.jsonl").write_bytes(b"\n".join([begin("r", team="lab"), *rows]))
+    arguments = ("Both", "--run", tmp_path / "r.jsonl", "--rules", team, "--no-shipped")
+    found = _explain(*arguments)
+    assert (found["step"], found["state"], found["inputs"]) == (6, "firing", [])
+    assert [(each["text"], each["result"], each["left"]) for each in found["comparisons"]] == [
+        ("firing(MeanHigh)", "true", None),
+        ("fired_within(MeanHigh, 5)", "true", None),
+        ('label(team) == "lab"', "true", None),
+    ]
+    later = _explain(*arguments, "--step", 9)
+    assert [each["result"] for each in later["comparisons"]] == ["false", "true", "true"]
+
+
 def test_overrides_by_run_labels_are_what_holds(team: Path, tmp_path: Path) -> None:
     with (team / "team.yaml").open("a") as file:
         file.write('overrides:\n  - match: {model: "moe-*"}\n    vars: {high: 42}\n')
@@ -199,7 +234,7 @@ def test_text_for_people(team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "  limit    10",
         "  state    firing",
     ]
-    assert "    grad_mean > $high: 35 against 10" in lines
+    assert "    grad_mean > $high: true, 35 against 10" in lines
     words = [line.split() for line in lines]
     assert [">", "6", "breach", "35", "10", "firing", "35", ">", "10"] in words
     assert ["$high", "10", "1", "team/team.yaml:5:17"] in words
