@@ -12,7 +12,7 @@ from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
 from collector.model import Batch
 from collector.ports import SourceUnavailable
-from collector.run import DEPTH
+from collector.run import DEPTH, RecordedFor
 from collector.runs import Runs
 from collector.sources.file import FileSource
 from rules.engine import Engine
@@ -54,12 +54,14 @@ def replay(
     *,
     tell: Callable[[Sequence[AlertEvent]], None] = lambda events: None,
     progress: Callable[[int], None] = lambda records: None,
+    recorded_for: RecordedFor | None = None,
 ) -> Replayed:
     """Replay one log from its beginning to its end.
 
-    `tell` gets the events as they come, `progress` the number of records so far. Raises CannotReplay.
+    `tell` gets the events as they come, `progress` the number of records so far. `recorded_for` gives a run
+    its recorded clean baseline. Raises CannotReplay.
     """
-    (replayed,) = replay_with(recording, [engine], tell=tell, progress=progress)
+    (replayed,) = replay_with(recording, [engine], tell=tell, progress=progress, recorded_for=recorded_for)
     return replayed
 
 
@@ -69,6 +71,7 @@ def replay_with(
     *,
     tell: Callable[[Sequence[AlertEvent]], None] = lambda events: None,
     progress: Callable[[int], None] = lambda records: None,
+    recorded_for: RecordedFor | None = None,
 ) -> list[Replayed]:
     """Replay one log with several bundles of rules: it is read once, and folded and judged once with each.
 
@@ -77,7 +80,7 @@ def replay_with(
     """
     source = FileSource(recording.path, recording.format or "auto", run=recording.run, max_records=_BATCH)
     with ExitStack() as stack:
-        players = [_Player(engine, stack.enter_context(Store())) for engine in engines]
+        players = [_Player(engine, stack.enter_context(Store()), recorded_for) for engine in engines]
         source.open(players[0].store)
         records = 0
         try:
@@ -97,13 +100,13 @@ def replay_with(
 class _Player:
     """One bundle's pipeline over a log."""
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+    def __init__(self, engine: Engine, store: Store, recorded_for: RecordedFor | None) -> None:
         config = default_config()
         book = IncidentBook(config.router, config.reach)
         self.store: Final = store
         self._letters = MemoryDeadLetters()
         self._events: list[AlertEvent] = []
-        self._shelf = Shelf(store, book, Runs(depth=max(engine.depth, DEPTH)), clock="event")
+        self._shelf = Shelf(store, book, Runs(depth=max(engine.depth, DEPTH), recorded_for=recorded_for), clock="event")
         # Nobody restarts a replay: no checkpoints, and no alerts about Tocsin itself.
         self._pipeline = Pipeline(
             Parts(

@@ -12,10 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from collector.recorded import chooser
+from collector.run import RecordedFor
 from rules.engine import Engine
 from rules.model import AlertEvent
 from service import bundles, present, replay_report
 from service.against_labels import Seen, event_delay, seen, summary
+from service.baselines import load_baselines
 from service.commands import progress
 from service.commands.terminal import config_errors_are_shown, err, fail, name, number, out, plural, severity, state
 from service.labels import Label
@@ -46,6 +49,12 @@ from tocsin.formats import FORMATS
 )
 @click.option("--no-shipped", is_flag=True, help="Leave the shipped packs out: only the rules of --rules.")
 @click.option(
+    "--baselines",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Recorded clean baselines, as `tocsin baseline record` writes them, matched by the labels of a run.",
+)
+@click.option(
     "--output",
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
@@ -54,7 +63,13 @@ from tocsin.formats import FORMATS
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 def replay(
-    paths: tuple[Path, ...], format_: str, rule_dirs: tuple[Path, ...], no_shipped: bool, output: str, as_json: bool
+    paths: tuple[Path, ...],
+    format_: str,
+    rule_dirs: tuple[Path, ...],
+    no_shipped: bool,
+    baselines: Path | None,
+    output: str,
+    as_json: bool,
 ) -> None:
     """Run recorded logs through the rules, exactly as a live run, and say what would have fired at which step.
 
@@ -74,12 +89,13 @@ def replay(
     """
     with config_errors_are_shown():
         engine = bundles.engine(rule_dirs, shipped=not no_shipped)
+        recorded_for = chooser(load_baselines(baselines))
     output = "json" if as_json else output
     recordings, unreadable = find(paths)
     if format_ != "auto":
         recordings = [recording._replace(format=format_) for recording in recordings]
     outcome = progress.Outcome([], [f"{path}: {reason}" for path, reason in unreadable])
-    done = _replay_all(recordings, engine, outcome, output)
+    done = _replay_all(recordings, engine, recorded_for, outcome, output)
     _tell(done, output)
     remarks = err()
     for each in done:
@@ -106,13 +122,15 @@ class _Done(NamedTuple):
     example: str
 
 
-def _replay_all(recordings: Sequence[Recording], engine: Engine, outcome: progress.Outcome, output: str) -> list[_Done]:
+def _replay_all(
+    recordings: Sequence[Recording], engine: Engine, recorded_for: RecordedFor, outcome: progress.Outcome, output: str
+) -> list[_Done]:
     def work(recording: Recording, tell: Callable[[int], None]) -> _Done:
         def write(events: Sequence[AlertEvent]) -> None:
             if output == "json":
                 _print_json(events, recording.label)
 
-        return _kept(replay_log(recording, engine, tell=write, progress=tell), output)
+        return _kept(replay_log(recording, engine, tell=write, progress=tell, recorded_for=recorded_for), output)
 
     return list(progress.over(recordings, work, "replay", outcome))
 

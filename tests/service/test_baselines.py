@@ -213,3 +213,18 @@ def test_a_reload_brings_others_in() -> None:
         "a reload without others keeps them"
     )
     bench.shut()
+
+
+def test_a_replay_with_recorded_baselines(tmp_path: Path) -> None:
+    log = tmp_path / "r.jsonl"
+    log.write_bytes(b"\n".join([begin("r", model="moe"), *steps("r", [4.0, 4.0])]) + b"\n")
+    folder = tmp_path / "baselines"
+    folder.mkdir()
+    written(folder, moe=to_yaml({"model": "moe"}, "good", 50, {"grad_norm": Baseline(1.0, 0.1, 50)}))
+    rules = tmp_path / "r.yaml"
+    rules.write_text(RULES)
+    arguments = ["replay", str(log), "--no-shipped", "--rules", str(rules), "--json"]
+    assert CliRunner().invoke(tocsin, arguments).output == ""
+    found = CliRunner().invoke(tocsin, [*arguments, "--baselines", str(folder)])
+    assert '"alert": "High"' in found.output, found.output
+    assert CliRunner().invoke(tocsin, [*arguments, "--baselines", str(folder / "none.yaml")]).exit_code == 2
