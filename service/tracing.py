@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from collector.model import RawRecord
-from collector.run import DEPTH
+from collector.run import DEPTH, RecordedFor
 from collector.runs import Runs
 from rules.bundle import AlertRule, Bundle, RecordRule
 from rules.compile import Compiler
@@ -72,14 +72,22 @@ class Trace:
 
 
 def trace(
-    rows: Iterable[RawRecord], engine: Engine, name: str, *, run: str, clock: ClockKind = "event", until: int | None = None
+    rows: Iterable[RawRecord],
+    engine: Engine,
+    name: str,
+    *,
+    run: str,
+    clock: ClockKind = "event",
+    until: int | None = None,
+    recorded_for: RecordedFor | None = None,
 ) -> Trace | None:
-    """Follows the rule (by id or alert name) through the rows of `run`; up to and with the first record of the step `until`.
+    """Follows the rule (by id or alert name) through the rows of `run`; up to and with the step `until`.
+    `recorded_for` gives the run its recorded clean baseline.
 
     None when there is no record of the run. Raises KeyError for a rule that the bundle does not have.
     """
     rule = engine.bundle.alert(name)
-    live = Live(Runs(depth=max(engine.depth, DEPTH)).make(run), RunStates(), "")
+    live = Live(Runs(depth=max(engine.depth, DEPTH), recorded_for=recorded_for).make(run), RunStates(), "")
     found = Trace(run, rule, engine.bundle, live)
     watch: _Watch | None = None
     known: object = None

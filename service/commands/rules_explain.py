@@ -11,12 +11,15 @@ import click
 
 from collector.model import RawRecord
 from collector.ports import SourceUnavailable
+from collector.recorded import chooser
+from collector.run import RecordedFor
 from collector.sources.file import FileSource
 from rules.engine import Engine
 from rules.model import Phase, RuleState
 from rules.names import suggestion
 from rules.run_states import RunStates, StateKey
 from service import bundles, config, explain_report
+from service.baselines import load_baselines
 from service.commands.terminal import config_errors_are_shown, fail
 from service.explaining import Explanation, chosen_step, explain
 from service.live import ClockKind
@@ -58,6 +61,12 @@ class _Rows(NamedTuple):
 )
 @click.option("--rules", "rule_dirs", multiple=True, metavar="DIR", type=click.Path(path_type=Path), help="Rules to add.")
 @click.option("--no-shipped", is_flag=True, help="Leave the shipped packs out.")
+@click.option(
+    "--baselines",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Recorded clean baselines; those of the collector's configuration with --config.",
+)
 @click.option("--format", "format_", type=click.Choice(list(_FORMATS)), default="text", show_default=True)
 def explain_command(
     rule: str,
@@ -68,6 +77,7 @@ def explain_command(
     config_file: Path | None,
     rule_dirs: tuple[Path, ...],
     no_shipped: bool,
+    baselines: Path | None,
     format_: str,
 ) -> None:
     """Show value, limit, inputs with their provenance, verdict, reason and the states around a step, and where each field of
@@ -88,16 +98,19 @@ def explain_command(
             rows = _of_log(Path(run), run_id)
         else:
             settings = config.load(config_file)
+            baselines = baselines or settings.baselines
             own = [*(settings.path(each) for each in settings.config.rules.dirs), *rule_dirs]
             engine = bundles.engine(own, shipped=settings.config.rules.shipped and not no_shipped)
             rows = _of_store(settings, run, _known(engine, rule))
-    click.echo(_FORMATS[format_](*_explained(rows, engine, _known(engine, rule), step, wanted)), nl=False)
+        recorded_for = chooser(load_baselines(baselines))
+    found, remarks = _explained(rows, engine, _known(engine, rule), step, wanted, recorded_for)
+    click.echo(_FORMATS[format_](found, remarks), nl=False)
 
 
 def _explained(
-    rows: _Rows, engine: Engine, rule: str, step: int | None, labels: Labels | None
+    rows: _Rows, engine: Engine, rule: str, step: int | None, labels: Labels | None, recorded_for: RecordedFor
 ) -> tuple[Explanation, Sequence[str]]:
-    follow = partial(trace, engine=engine, name=rule, run=rows.run, clock=rows.clock)
+    follow = partial(trace, engine=engine, name=rule, run=rows.run, clock=rows.clock, recorded_for=recorded_for)
     try:
         whole = follow(rows.read())
         if whole is None or not whole.points:

@@ -178,6 +178,23 @@ def test_overrides_by_run_labels_are_what_holds(team: Path, tmp_path: Path) -> N
     assert high["value"] == "42 1" and high["place"].endswith("team.yaml:17:18")
 
 
+def test_a_recorded_baseline_is_part_of_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(
+        "group: g\nlayer: 2\nquestion: q?\nrules:\n"
+        "  - {alert: Far, id: far, expr: grad_norm > 3 * recorded(grad_norm), severity: warning, summary: s}\n"
+    )
+    (tmp_path / "clean.yaml").write_text(
+        "labels: {team: lab}\nrun: clean\nrecords: 100\nmetrics:\n  grad_norm: {centre: 1.5, scale: 0.1, count: 100}\n"
+    )
+    rows = [step("r", number, grad_norm=value) for number, value in enumerate(_VALUES, start=1)]
+    (tmp_path / "r.jsonl").write_bytes(b"\n".join([begin("r", team="lab"), *rows]))
+    arguments = ("Far", "--run", tmp_path / "r.jsonl", "--rules", tmp_path / "r.yaml", "--no-shipped", "--step", 5)
+    found = _explain(*arguments, "--baselines", tmp_path / "clean.yaml")
+    assert (found["value"], found["limit"]) == (30.0, 4.5)
+    assert found["inputs"][0]["recorded"] == 1.5
+    assert _explain(*arguments)["limit"] == 0.0, "without one it is 0"
+
+
 # ---- the store of a collector
 
 
