@@ -9,12 +9,15 @@ from typing import Final
 
 import click
 
+from collector.recorded import chooser
+from collector.run import RecordedFor
 from rules.engine import Engine
 from rules.loader import shipped_packs
 from rules.strict_yaml import ConfigErrors
 from service import bundles, diff_report
+from service.baselines import load_baselines
 from service.commands import progress
-from service.commands.terminal import err, fail
+from service.commands.terminal import config_errors_are_shown, err, fail
 from service.diff_report import Report
 from service.differing import RunDifference, Totals, difference, totals
 from service.recordings import Recording, find
@@ -47,6 +50,9 @@ _FORMATS: Final = {"markdown": diff_report.markdown, "text": diff_report.text, "
     help="What to take of a git revision; the other side, if that is a folder, unless you say so. May be repeated.",
 )
 @click.option("--no-shipped", is_flag=True, help="Leave the shipped packs out on both sides.")
+@click.option(
+    "--baselines", metavar="DIR", type=click.Path(path_type=Path), help="Recorded clean baselines, the same for both sides."
+)
 @click.option("--format", "format_", type=click.Choice(list(_FORMATS)), default="markdown", show_default=True)
 @click.option(
     "--page-budget",
@@ -63,6 +69,7 @@ def diff(
     runs: tuple[Path, ...],
     rule_paths: tuple[Path, ...],
     no_shipped: bool,
+    baselines: Path | None,
     format_: str,
     page_budget: float | None,
     new_pages: int | None,
@@ -82,9 +89,11 @@ def diff(
     with tempfile.TemporaryDirectory(prefix="tocsin-diff-") as scratch:
         before, before_rules = _side(base, head, rule_paths, Path(scratch) / "base", shipped=not no_shipped)
         after, after_rules = _side(head, base, rule_paths, Path(scratch) / "head", shipped=not no_shipped)
+    with config_errors_are_shown():
+        recorded_for = chooser(load_baselines(baselines))
     recordings, unreadable = find(runs)
     outcome = progress.Outcome([], [f"{path}: {reason}" for path, reason in unreadable])
-    logs = _differences(recordings, before, after, outcome)
+    logs = _differences(recordings, before, after, recorded_for, outcome)
     if not logs and not outcome.problems:
         fail("no log of a known format was found under " + ", ".join(map(str, runs)))
     total = totals(logs)
@@ -102,11 +111,11 @@ def diff(
 
 
 def _differences(
-    recordings: Sequence[Recording], before: Engine, after: Engine, outcome: progress.Outcome
+    recordings: Sequence[Recording], before: Engine, after: Engine, recorded_for: RecordedFor, outcome: progress.Outcome
 ) -> list[RunDifference]:
     def work(recording: Recording, tell: Callable[[int], None]) -> RunDifference:
         # Only the difference is kept: a large directory must not be in memory with all its events.
-        one, other = replay_with(recording, [before, after], progress=tell)
+        one, other = replay_with(recording, [before, after], progress=tell, recorded_for=recorded_for)
         return difference(one, other)
 
     return list(progress.over(recordings, work, "diff", outcome))

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from service import bundles
 from service.demo.runs import RUNS, messages
 from service.diff_report import MOST_ROWS
+from service.recordings import Recording
+from service.replay import replay, replay_with
 from service.tables import markdown_cell
 from tests.kit.rule_runs import call, commit, git, log, replayed, rules
 
@@ -338,3 +341,28 @@ def test_overrides_are_part_of_what_changed(runs: Path, tmp_path: Path) -> None:
         {"name": "override of team where model moe-*: high 42, grad-high warning", "what": "added"},
     ]
     assert _changes(document) == [], "none of these runs has the label"
+
+
+def test_recorded_baselines_hold_on_both_sides(runs: Path, tmp_path: Path) -> None:
+    sides = [rules(tmp_path / name) for name in ("base", "head")]
+    for side, times in zip(sides, (3, 15), strict=True):
+        file = side / "team.yaml"
+        file.write_text(file.read_text().replace("grad_norm > $high", f"grad_norm > {times} * recorded(grad_norm) + 0 * $high"))
+    baseline = "labels: {}\nrun: clean\nrecords: 100\nmetrics:\n  grad_norm: {centre: 1.0, scale: 0.1, count: 100}\n"
+    (tmp_path / "clean.yaml").write_text(baseline)
+    log_ = runs / "drift.jsonl"
+    document = _diff(*sides, "--runs", log_, "--baselines", tmp_path / "clean.yaml")
+    (change,) = document["alerts"]
+    assert (change["change"], change["before"]["step"], change["after"]["step"]) == (["later"], 4, 16)
+    assert _changes(_diff(*sides, "--runs", log_)) == [], "without one both compare with 0"
+    (tmp_path / "clean.yaml").write_text("labels: [\n")
+    done = call("rules", "diff", *sides, "--runs", log_, "--baselines", tmp_path / "clean.yaml")
+    assert done.exit_code == 2 and "clean.yaml:" in done.stderr and "Traceback" not in done.output
+
+
+def test_two_bundles_over_one_reading_are_two_replays(tmp_path: Path) -> None:
+    path = tmp_path / "nan.jsonl"
+    path.write_bytes(b"\n".join(message.value for run in RUNS if run.file == "nan" for message in messages(run)))
+    engines = [bundles.engine([rules(tmp_path / "a", high=0.5)]), bundles.engine([]), bundles.engine([tmp_path / "a"])]
+    recording = Recording(path)
+    assert replay_with(recording, engines) == [replay(recording, engine) for engine in engines]
