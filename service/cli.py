@@ -6,18 +6,23 @@ Exit status: 0 done, 1 what was checked has faults, 2 the input or the usage is 
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
-from service.commands.baseline import baseline
-from service.commands.collect import collect
-from service.commands.demo import demo
-from service.commands.kafka import kafka
-from service.commands.replay import replay
-from service.commands.rules import rules
+from service.commands.lazy import LazyGroup
+
+_COMMANDS: Final = {
+    "baseline": "service.commands.baseline:baseline",
+    "collect": "service.commands.collect:collect",
+    "demo": "service.commands.demo:demo",
+    "kafka": "service.commands.kafka:kafka",
+    "replay": "service.commands.replay:replay",
+    "rules": "service.commands.rules:rules",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="tocsin-server", prog_name="tocsin")
 def tocsin() -> None:
     """The alarm bell of LLM reinforcement-learning training.
@@ -30,10 +35,6 @@ def tocsin() -> None:
     Record what is normal, from a good run: tocsin baseline record good.jsonl.gz -o baselines/moe.yaml
     Create the topics once:                 tocsin kafka init --bootstrap broker:9092
     """
-
-
-for command in (baseline, collect, demo, kafka, replay, rules):
-    tocsin.add_command(command)
 
 
 def main() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
-from service.commands.rules_check import check
-from service.commands.rules_diff import diff
-from service.commands.rules_explain import explain_command
-from service.commands.rules_schema import schema
-from service.commands.rules_score import score
-from service.commands.rules_test import test
+from service.commands.lazy import LazyGroup
+
+_COMMANDS: Final = {
+    "check": "service.commands.rules_check:check",
+    "schema": "service.commands.rules_schema:schema",
+    "test": "service.commands.rules_test:test",
+    "diff": "service.commands.rules_diff:diff",
+    "explain": "service.commands.rules_explain:explain_command",
+    "score": "service.commands.rules_score:score",
+}
 
 
-@click.group(short_help="Check rules before they are merged.")
+@click.group(cls=LazyGroup, lazy=_COMMANDS, short_help="Check rules before they are merged.")
 def rules() -> None:
     """Work with rule files.
 
@@ -20,11 +26,3 @@ def rules() -> None:
     Example:
       tocsin rules check my-rules/
     """
-
-
-rules.add_command(check)
-rules.add_command(schema)
-rules.add_command(test)
-rules.add_command(diff)
-rules.add_command(explain_command)
-rules.add_command(score)

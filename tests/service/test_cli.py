@@ -15,7 +15,10 @@ from tests.kit.pipelines import RULES
 def _commands(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found = [path]
     if isinstance(command, click.Group):
-        for name, child in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None and child.name == name
             found += _commands(child, (*path, name))
     return found
 
