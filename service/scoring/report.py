@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 from service.scoring.alarms import Grade
 from service.scoring.figures import NEAR, FaultFigure, RuleFigure, Total
 from service.scoring.kept import Accepted, keep, written
+from service.scoring.watched import TOCSIN
 from service.scoring.work import Score
-from service.tables import markdown_table, plain_table
+from service.tables import markdown_table, plain_table, plural
 
 _GRADES: Final = {Grade.PAGE: "page, stop", Grade.ANY: "warnings too"}
 _NONE: Final = "–"
@@ -133,18 +134,22 @@ def _rules(score: Score) -> _Section:
 
 
 def _false(score: Score) -> _Section:
-    counted = Counter(
-        (total.tool, run, alarm) for total in score.totals if total.grade is Grade.ANY for run, alarm, _ in total.false
-    )
-    paging = Counter(
-        (total.tool, run, alarm) for total in score.totals if total.grade is Grade.PAGE for run, alarm, _ in total.false
-    )
+    """Of Tocsin run by run, of other tools all runs together: they are shown for the size of it."""
     kinds = {run.run: run.label.kind or "" for run in score.runs}
-    rows = [
-        [tool, run, kinds[run], alarm, str(count), str(paging[tool, run, alarm])]
-        for (tool, run, alarm), count in counted.items()
-    ]
-    return _Section("False alarms", ["tool", "run", "kind", "alarm", "times", "of them pages"], rows, frozenset((4, 5)))
+    rows = []
+    for tool in dict.fromkeys(total.tool for total in score.totals):
+        sent, paged = (
+            Counter((run, alarm) for run, alarm, _ in _total(score, tool, grade).false) for grade in (Grade.ANY, Grade.PAGE)
+        )
+        if tool == TOCSIN:
+            rows += [[tool, run, kinds[run], alarm, str(times), str(paged[run, alarm])] for (run, alarm), times in sent.items()]
+            continue
+        for alarm in dict.fromkeys(alarm for _, alarm in sent):
+            runs = [run for run, other in sent if other == alarm]
+            times, pages = (sum(counts[run, alarm] for run in runs) for counts in (sent, paged))
+            rows.append([tool, plural(len(runs), "run"), _NONE, alarm, str(times), str(pages)])
+    headings = ["tool", "run", "kind", "alarm", "times", "of them pages"]
+    return _Section("False alarms", headings, rows, frozenset((4, 5)))
 
 
 def _number(value: float | None) -> str:
