@@ -66,6 +66,8 @@ def mismatch(responses: Responses, temperature: float) -> dict[str, float | None
     apart = [abs(math.exp(old) - math.exp(rollout)) for old, rollout in tokens]
     all_k3 = [k3(gap) for gap in gaps]
     k1 = mean([-gap for gap in gaps])
+    spread = deviation(gaps)
+    assert spread is not None  # there are tokens
     return {
         "rollout_logprob_abs_diff_mean": mean(sizes),
         "rollout_logprob_abs_diff_std": deviation(sizes),
@@ -79,7 +81,7 @@ def mismatch(responses: Responses, temperature: float) -> dict[str, float | None
             [math.exp(old) for old, _ in tokens], [math.exp(rollout) for _, rollout in tokens]
         ),
         "rollout_kl_k1": k1,
-        "rollout_kl_k1_error": deviation(gaps) / math.sqrt(len(gaps)),
+        "rollout_kl_k1_error": spread / math.sqrt(len(gaps)),
         "rollout_kl_k2": mean([gap * gap / 2 for gap in gaps]),
         "rollout_kl_abs": mean(sizes),
         "rollout_kl_k3": mean(all_k3),
