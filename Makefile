@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench services clean
@@ -21,10 +20,6 @@ $(STAMP): constraints.txt pyproject.toml client/pyproject.toml
 	touch $@
 
 $(DEV_STAMP): $(STAMP)
-	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,frameworks]'
-	touch $@
-
-$(BENCH_STAMP): $(DEV_STAMP)
 	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,frameworks,bench]'
 	touch $@
 
@@ -49,7 +44,7 @@ check: $(DEV_STAMP) ## style, types, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(BENCH_STAMP) services ## speed and memory, beside the peers from PyPI
+bench: $(DEV_STAMP) services ## speed and memory, beside the peers from PyPI
 	$(BIN)/python -m benchmarks
 
 clean: ## forget the virtual environment and the fetched services

@@ -26,7 +26,7 @@ def file_in(folder: Path, number: int, run: str = "r") -> Path:
 
 
 def opened(folder: Path, at: dict[str, int] | None = None, **options: float) -> SpoolSource:
-    source = SpoolSource(folder, clock=lambda: 9.0, wait=lambda seconds: None, **options)  # type: ignore[arg-type]
+    source = SpoolSource(folder, clock=lambda: 9.0, wait=lambda seconds: None, **options)  # type: ignore[arg-type]  # options of several types
     source.open(MemoryPositions(at))
     return source
 

@@ -181,7 +181,7 @@ def test_what_is_told_after_a_commit_may_fail_and_nothing_is_read_twice() -> Non
 
 def test_a_source_that_cannot_be_closed_is_given_up() -> None:
     bench = Bench()
-    bench.source.close = _raises  # type: ignore[method-assign]
+    bench.source.close = _raises  # type: ignore[method-assign]  # the fault that is tested
     bench.work.failures = [StoreError("disk full")]
     bench.consumer.run()
     assert bench.work.values == [b"0", b"1", b"2"]

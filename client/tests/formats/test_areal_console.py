@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
-from tocsin.formats import FORMATS, Parsed
+from tests.kit import log_lines
+from tocsin.formats import FORMATS
 from tocsin.wire import StepRecord
 
 FORMAT = FORMATS["areal-console"]
@@ -31,19 +33,8 @@ def table(part: int, parts: int, **values: float) -> list[str]:
     return [*lines, "╘" + "╧".join(["═" * 26] * cells) + "╛"]
 
 
-def parse(*lines: str) -> list[Parsed]:
-    parser = FORMAT.parser(run="r")
-    out: list[Parsed] = []
-    offset = 0
-    for text in lines:
-        line = text.encode() + b"\n"
-        out += parser.feed(line, offset)
-        offset += len(line)
-    return [*out, *parser.finish()]
-
-
-def steps(*lines: str) -> list[StepRecord]:
-    return [place.record for place in parse(*lines) if isinstance(place.record, StepRecord)]
+parse = partial(log_lines.parse, FORMAT)
+steps = partial(log_lines.steps, FORMAT)
 
 
 def test_a_step() -> None:

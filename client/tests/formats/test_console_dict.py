@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
-from tocsin.formats import FORMATS, Parsed
-from tocsin.wire import StepRecord
+from tests.kit import log_lines
+from tocsin.formats import FORMATS
 
 FORMAT = FORMATS["openrlhf-console"]
 
 
-def parse(*lines: str) -> list[Parsed]:
-    parser = FORMAT.parser(run="r")
-    out: list[Parsed] = []
-    offset = 0
-    for text in lines:
-        line = text.encode() + b"\n"
-        out += parser.feed(line, offset)
-        offset += len(line)
-    return [*out, *parser.finish()]
-
-
-def steps(*lines: str) -> list[StepRecord]:
-    return [place.record for place in parse(*lines) if isinstance(place.record, StepRecord)]
+parse = partial(log_lines.parse, FORMAT)
+steps = partial(log_lines.steps, FORMAT)
 
 
 @pytest.mark.parametrize(
