@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rules.checks import Finding, Level, Report
+from service.annotations import annotation
 
 
 def text(report: Report) -> Iterator[str]:
@@ -42,13 +43,4 @@ def _annotation(finding: Finding, root: Path) -> str:
     command = "error" if finding.level is Level.ERROR else "warning"
     path = Path(finding.mark.file).absolute()
     file = path.relative_to(root.absolute()).as_posix() if path.is_relative_to(root.absolute()) else finding.mark.file
-    place = f"file={_property(file)},line={finding.mark.line},col={finding.mark.column}"
-    return f"::{command} {place},title={_property(finding.code)}::{_data(finding.message)}"
-
-
-def _data(value: str) -> str:
-    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(value: str) -> str:
-    return _data(value).replace(":", "%3A").replace(",", "%2C")
+    return annotation(command, file, finding.mark.line, finding.code, finding.message, finding.mark.column)

@@ -25,6 +25,7 @@ class Episode:
     """Why it began."""
     sent_step: int | None
     """At which it was first sent; None while another alert explained it all the time."""
+    sent_record: int | None
     explained_by: str
     """The alert that explained it when it began; empty when it was sent at once."""
     end_step: int | None = None
@@ -55,7 +56,7 @@ def episodes(events: Iterable[AlertEvent]) -> list[Episode]:
     for event in events:
         labels = tuple(sorted(event.labels.items()))
         identity = (event.run, event.id, labels)
-        sent = event.step if event.state is EventState.FIRING else None
+        sent = (event.step, event.record) if event.state is EventState.FIRING else (None, None)
         if event.state is EventState.RESOLVED:
             if (place := open_.pop(identity, None)) is not None:
                 found[place] = replace(found[place], end_step=event.step, end_record=event.record)
@@ -72,10 +73,11 @@ def episodes(events: Iterable[AlertEvent]) -> list[Episode]:
                     step=event.step,
                     record=event.record,
                     reason=event.reason,
-                    sent_step=sent,
+                    sent_step=sent[0],
+                    sent_record=sent[1],
                     explained_by=event.explained_by,
                 )
             )
-        elif found[place].sent_step is None and sent is not None:
-            found[place] = replace(found[place], sent_step=sent)
+        elif found[place].sent_step is None:
+            found[place] = replace(found[place], sent_step=sent[0], sent_record=sent[1])
     return found

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
+from service.annotations import annotation
 from service.rule_tests.comparing import Difference, Outcome, as_builtins
 from service.rule_tests.coverage import Gap
 from service.rule_tests.files import Case
@@ -79,20 +80,10 @@ def github(outcomes: Sequence[Outcome], missing: Sequence[Gap]) -> Iterator[str]
     """Workflow commands, which GitHub shows as annotations at their lines."""
     for outcome in outcomes:
         for difference in outcome.differences:
-            yield _annotation(outcome.case.mark.file, difference.line, outcome.case.name, str(difference))
+            yield annotation("error", outcome.case.mark.file, difference.line, outcome.case.name, str(difference))
     for gap in missing:
         mark = gap.rule.marks["alert"]
-        yield _annotation(mark.file, mark.line, "not covered", str(gap))
-
-
-def _annotation(file: str, line: int, title: str, message: str) -> str:
-    def escaped(value: str) -> str:
-        return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-    def in_property(value: str) -> str:
-        return escaped(value).replace(":", "%3A").replace(",", "%2C")
-
-    return f"::error file={in_property(file)},line={line},title={in_property(title)}::{escaped(message)}"
+        yield annotation("error", mark.file, mark.line, "not covered", str(gap))
 
 
 def junit(outcomes: Sequence[Outcome], missing: Sequence[Gap], *, coverage: bool) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from rules.model import AlertEvent, EventState, Severity
+from rules.model import AlertEvent, Severity
+from service.episodes import episodes
 
 _LOUDNESS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -41,23 +42,7 @@ class Alarm:
 
 def alarms(events: Iterable[AlertEvent]) -> list[Alarm]:
     """The alarms of one run's events, in the order in which they began."""
-    found: list[Alarm] = []
-    open_: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-    for event in events:
-        identity = (event.id, tuple(sorted(event.labels.items())))
-        place = open_.get(identity)
-        if event.state is EventState.RESOLVED:
-            if place is not None:
-                found[place] = replace(found[place], end=event.record)
-                del open_[identity]
-            continue
-        sent = event.record if event.state is EventState.FIRING else None
-        if place is None:
-            open_[identity] = len(found)
-            found.append(Alarm(event.alert, event.severity, event.record, sent))
-        elif found[place].sent is None:
-            found[place] = replace(found[place], sent=sent)
-    return found
+    return [Alarm(each.alert, each.severity, each.record, each.sent_record, each.end_record) for each in episodes(events)]
 
 
 def incidents(found: Sequence[Alarm]) -> list[list[Alarm]]:

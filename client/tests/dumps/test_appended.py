@@ -13,39 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kit import dumps
+from tests.kit import dump_following, dumps
 from tocsin import wire
-from tocsin.dumps import follow_dump
 from tocsin.dumps.stepwise import GRACE_SECONDS
 from tocsin.formats import Parsed
-from tocsin.ship.bookmarks import Bookmarks
-from tocsin.ship.source import Reading, Source
-from tocsin.wire import EndRecord, RunRecord, StepRecord
+from tocsin.wire import StepRecord
 
 CONFIG = {"filter_zero_std_samples": False}
 
 
-class Following:
-    """A follower of an appended dump, its clock and its bookmark; `start` is a new process."""
+class Following(dump_following.Following):
+    """A follower of open-instruct's shards, or of another appended dump, and what its trainer writes."""
 
     def __init__(self, path: Path, state: Path, name: str = "open-instruct-rollouts", **how: Any) -> None:
-        self.path, self.state, self.name, self.how = path, state, name, how
-        self.now = 1000.0
-        self.records: list[wire.Record] = []
-        self.notes: list[str] = []
-        self.source: Source | None = None
-        self.start()
-
-    def start(self) -> None:
-        self.close()
-        self.reading = Reading(
-            to="x", run="r", bookmarks=Bookmarks(self.state), key="k", clock=lambda: self.now, config=CONFIG, **self.how
-        )
-        self.source = follow_dump(self.path, self.name, self.reading)
-
-    def close(self) -> None:
-        if self.source is not None:
-            self.source.close()
+        super().__init__(path, state, name, config=CONFIG, **how)
 
     def __enter__(self) -> Following:
         return self
@@ -58,34 +39,6 @@ class Following:
 
     def step(self, step: int, *, seed: int = 0, shard: int = 0, run: str = "a__1__1700000000") -> None:
         self.append(dumps.open_instruct_rows(dumps.make(step, seed=seed), step), shard, run)
-
-    def look(self, *, last: bool = False, keep: bool = True) -> list[str]:
-        assert self.source is not None
-        batch = self.source.poll(last)
-        if keep and batch.bookmark is not None:
-            self.reading.bookmarks.put("k", batch.bookmark)
-        self.notes += batch.notes
-        self.records += [parsed.record for parsed in batch.parsed if parsed.record is not None]
-        return [short(parsed) for parsed in batch.parsed]
-
-    def looks(self, *, last: bool = False) -> list[str]:
-        """Look until nothing more comes, and once more after the grace time."""
-        out: list[str] = []
-        for _ in range(2):
-            while found := self.look(last=last):
-                out += found
-            self.now += GRACE_SECONDS
-        return out + self.look(last=last)
-
-
-def short(parsed: Parsed) -> str:
-    record = parsed.record
-    if isinstance(record, StepRecord):
-        return f"{record.attempt}:{record.step}"
-    if isinstance(record, RunRecord):
-        return f"run {record.attempt}"
-    assert not isinstance(record, EndRecord)
-    return parsed.error
 
 
 def steps_of(records: Sequence[wire.Record]) -> list[StepRecord]:
@@ -314,7 +267,7 @@ def test_killed_anywhere_the_same_records_arrive(work: list[tuple[str, int]]) ->
         with Following(following.path, Path(folder) / "other") as undisturbed:
             undisturbed.looks()
         assert _distinct(following.records) == _distinct(undisturbed.records)
-        sent = [short(Parsed(0, 0, record)) for record in undisturbed.records]
+        sent = [dump_following.short(Parsed(0, 0, record)) for record in undisturbed.records]
         assert sent == ["run 1", "1:1", "1:2", "1:3", "1:4", "run 2", "2:2", "2:3"]
 
 

@@ -14,32 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kit import dumps
+from tests.kit import dump_following, dumps
 from tocsin import wire
-from tocsin.dumps import DUMPS, follow_dump
+from tocsin.dumps import DUMPS
 from tocsin.dumps.layout import verl_units
 from tocsin.dumps.rows import Row, file_rows
 from tocsin.dumps.stepwise import GRACE_SECONDS, TORN_SECONDS, Stepwise
-from tocsin.formats import Parsed
-from tocsin.ship.bookmarks import Bookmarks
-from tocsin.ship.source import Reading, Source
-from tocsin.wire import EndRecord, RunRecord, StepRecord
+from tocsin.wire import StepRecord
 
 
-class Following:
-    """A follower of a verl folder, its clock and its bookmark; `start` is a new process."""
+class Following(dump_following.Following):
+    """A follower of a verl folder, or of another one with a file per step, and what its trainer writes."""
 
     def __init__(self, path: Path, state: Path, name: str = "verl-rollouts", **how: Any) -> None:
-        self.path, self.state, self.name, self.how = path, state, name, how
-        self.now = 1000.0
         self.writes = 0
-        self.records: list[wire.Record] = []
-        self.notes: list[str] = []
-        self.start()
-
-    def start(self) -> None:
-        self.reading = Reading(to="x", run="r", bookmarks=Bookmarks(self.state), key="k", clock=lambda: self.now, **self.how)
-        self.source: Source = follow_dump(self.path, self.name, self.reading)
+        super().__init__(path, state, name, **how)
 
     def write(self, step: int, *, seed: int = 0, rows: int | None = None, text: str | None = None) -> Path:
         """Write a step as verl does; each write is a second later than the one before."""
@@ -56,34 +45,6 @@ class Following:
     def touch(self, path: Path) -> None:
         self.writes += 1
         os.utime(path, ns=(self.writes * 10**9, self.writes * 10**9))
-
-    def look(self, *, last: bool = False, keep: bool = True) -> list[str]:
-        """One look, in short; the bookmark is kept unless the transport drops the records."""
-        batch = self.source.poll(last)
-        if keep and batch.bookmark is not None:
-            self.reading.bookmarks.put("k", batch.bookmark)
-        self.notes += batch.notes
-        self.records += [parsed.record for parsed in batch.parsed if parsed.record is not None]
-        return [short(parsed) for parsed in batch.parsed]
-
-    def looks(self, *, last: bool = False) -> list[str]:
-        """Look until nothing more comes, and once more after the grace time."""
-        out: list[str] = []
-        for _ in range(2):
-            while found := self.look(last=last):
-                out += found
-            self.now += GRACE_SECONDS
-        return out + self.look(last=last)
-
-
-def short(parsed: Parsed) -> str:
-    record = parsed.record
-    if isinstance(record, StepRecord):
-        return f"{record.attempt}:{record.step}"
-    if isinstance(record, RunRecord):
-        return f"run {record.attempt}"
-    assert not isinstance(record, EndRecord)
-    return parsed.error
 
 
 @pytest.fixture
