@@ -10,6 +10,9 @@ One worker and one thread per receiver, so that a slow one delays nobody. What a
     refused                                    -> FAILED; `on_failed` is called
 
 Every row gets at least one attempt, however old it is when a worker first sees it.
+
+A receiver that forgets (`alerts.model.Refreshes`) is told what still fires again and again: at start, and every
+`refresh_seconds`, from the rows of the queue. It takes no attempt of any row.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Receiver
+from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Receiver, Refreshes
 from rules.model import Severity
 
 log = logging.getLogger(__name__)
@@ -107,6 +110,10 @@ class DeliveryWorker:
         self._recovered = False
         self._held_until = 0.0
         self._looks: dict[str, int] = {}
+        self._refreshes = receiver if isinstance(receiver, Refreshes) else None
+        self._refresh_at = 0.0
+        self._forgotten = 0
+        """Refreshes that failed one after the other."""
 
     def run(self, stop: threading.Event) -> None:
         """Deliver until `stop` is set (set `wake` after it). A failing store is logged and tried again; nothing is raised."""
@@ -138,6 +145,7 @@ class DeliveryWorker:
         self._held_until = min(self._held_until, now + self._policy.longest_retry_after)
         if now < self._held_until:
             return self._held_until
+        refresh_at = self._refresh(now)
         due = self._queue.due(self.receiver.name, now, _LOOK_AHEAD)
         for row in sorted(due, key=lambda row: not row.event.severity.pages)[:_BATCH]:
             self._deliver(row)
@@ -145,7 +153,31 @@ class DeliveryWorker:
                 return self._held_until
             if self._stop.is_set():
                 return None
-        return now if due else self._queue.next_due_at(self.receiver.name)
+        if due:
+            return now
+        next_due = self._queue.next_due_at(self.receiver.name)
+        return next_due if refresh_at is None else min(refresh_at, next_due or refresh_at)
+
+    def _refresh(self, now: float) -> float | None:
+        """Tell a receiver that forgets what it should be showing, if it is time; when to do so next."""
+        if self._refreshes is None:
+            return None
+        wait = self._refreshes.refresh_seconds
+        self._refresh_at = min(self._refresh_at, now + wait)  # as above: a clock that was set back
+        if now < self._refresh_at:
+            return self._refresh_at
+        held = self._queue.held(self.receiver.name)
+        outcome = self._refreshes.refresh(held) if held else Outcome(ok=True)
+        if outcome.ok:
+            self._forgotten = 0
+        else:
+            self._forgotten += 1
+            if self._forgotten == 1:
+                detail = self._redact(f"{outcome.reason}: {outcome.detail}")
+                log.warning("receiver %s could not be told again of %d open alerts: %s", self.receiver.name, len(held), detail)
+            wait = min(wait, self._policy.base + self._policy.backoff(self._forgotten, self._jitter()))
+        self._refresh_at = self._clock() + wait
+        return self._refresh_at
 
     def _recover(self, now: float) -> None:
         """Rows that a crash (or a lost write) left SENDING may have arrived."""
@@ -162,6 +194,9 @@ class DeliveryWorker:
             row.error = "its trigger was never delivered"
             self._finish(row, Outcome(ok=False, reason="skipped", detail=row.error))
             return
+        if row.action is not Action.TRIGGER and self.receiver.scope == "alert":
+            begun = self._queue.beginning(row.receiver, row.fingerprint, row.event.episode)
+            row.root = "" if begun is None else begun.remote
         attempts = row.attempts + 1
         self._queue.begin(row)
         row.attempts = attempts  # whether or not the queue counts on the object that it is given

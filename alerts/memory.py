@@ -72,6 +72,28 @@ class MemoryQueue:
                 and (row.receiver, row.fingerprint, row.event.episode) == (receiver, fingerprint, episode)
             )
 
+    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+        """The newest trigger of that episode that was sent."""
+        with self._lock:
+            for row in reversed(self._rows.values()):
+                if row.action is Action.TRIGGER and row.status is DeliveryStatus.SENT:
+                    if (row.receiver, row.fingerprint, row.event.episode) == (receiver, fingerprint, episode):
+                        return replace(row)
+        return None
+
+    def held(self, receiver: str) -> Sequence[Delivery]:
+        """Sent triggers without a resolve, in order of commit."""
+        with self._lock:
+            rows = [row for row in self._rows.values() if row.receiver == receiver]
+            ended = {(row.fingerprint, row.event.episode) for row in rows if row.action is Action.RESOLVE}
+            return [
+                replace(row)
+                for row in rows
+                if row.action is Action.TRIGGER
+                and row.status is DeliveryStatus.SENT
+                and (row.fingerprint, row.event.episode) not in ended
+            ]
+
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         """Rows found SENDING, in order of commit."""
         with self._lock:

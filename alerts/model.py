@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -101,6 +101,8 @@ class Delivery(msgspec.Struct, kw_only=True):
     """An earlier attempt may have arrived: reconcile before sending again."""
     remote: str = ""
     """What the receiver calls it (a Slack message ts); needed for threads and edits."""
+    root: str = ""
+    """Not stored: set by the worker before an attempt. What the receiver calls the beginning that this row goes on from."""
 
 
 class Outcome(NamedTuple):
@@ -137,6 +139,16 @@ class Receiver(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Refreshes(Protocol):
+    """A receiver that forgets what it is not told again (Alertmanager)."""
+
+    refresh_seconds: float
+
+    def refresh(self, held: Sequence[Delivery]) -> Outcome:
+        """Say again that these fire, in one attempt, bounded in time. Never raises."""
+
+
 class DeliveryQueue(Protocol):
     """The delivery rows in the store, as the workers see them. Safe to call from several threads."""
 
@@ -158,6 +170,12 @@ class DeliveryQueue(Protocol):
 
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
         """Whether the trigger of this episode was (or may have been) delivered to the receiver."""
+
+    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+        """The trigger of this episode as it was delivered to the receiver; None when none was."""
+
+    def held(self, receiver: str) -> Sequence[Delivery]:
+        """Delivered triggers of which no end has been planned: what the receiver should be showing now, in order."""
 
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         """Rows left SENDING by a crash: their outcome is unknown."""

@@ -31,6 +31,16 @@ _HEAD = ~exists().where(
     )
 )
 
+_END = _ROWS.alias("ending")
+_NOT_ENDED = ~exists().where(
+    and_(
+        _END.c.receiver == _ROWS.c.receiver,
+        _END.c.fingerprint == _ROWS.c.fingerprint,
+        _END.c.episode == _ROWS.c.episode,
+        _END.c.action == Action.RESOLVE.value,
+    )
+)
+
 
 class Backlog(NamedTuple):
     """Deliveries of one receiver that are not final."""
@@ -85,6 +95,31 @@ class Deliveries:
         )
         with self._database.read() as connection:
             return connection.execute(told.limit(1)).first() is not None
+
+    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+        """The newest trigger of that episode that was sent."""
+        sent = select(_ROWS).where(
+            _ROWS.c.receiver == receiver,
+            _ROWS.c.fingerprint == fingerprint,
+            _ROWS.c.episode == episode,
+            _ROWS.c.action == Action.TRIGGER.value,
+            _ROWS.c.status == DeliveryStatus.SENT.value,
+        )
+        with self._database.read() as connection:
+            row = connection.execute(sent.order_by(_ROWS.c.sequence.desc()).limit(1)).first()
+        return None if row is None else _delivery(row)
+
+    def held(self, receiver: str) -> Sequence[Delivery]:
+        """Sent triggers without a resolve, of open incidents, in order of commit."""
+        rows = select(_ROWS).where(
+            _ROWS.c.receiver == receiver,
+            _ROWS.c.action == Action.TRIGGER.value,
+            _ROWS.c.status == DeliveryStatus.SENT.value,
+            _NOT_ENDED,
+            _ROWS.c.incident.in_(select(schema.incidents.c.id).where(schema.incidents.c.closed_at.is_(None))),
+        )
+        with self._database.read() as connection:
+            return [_delivery(row) for row in connection.execute(rows.order_by(_ROWS.c.sequence))]
 
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         """Rows found SENDING: a crash fell between the attempt and its outcome."""

@@ -320,6 +320,73 @@ def test_stored_errors_are_redacted() -> None:
     assert bench.row().error == "rejected: key [redacted]"
 
 
+class Forgets(Script):
+    """A receiver that has to be told again."""
+
+    refresh_seconds = 60.0
+
+    def __init__(self, *outcomes: Outcome | Exception) -> None:
+        super().__init__(*outcomes)
+        self.refreshed: list[list[str]] = []
+        self.answers: list[Outcome] = []
+
+    def refresh(self, held: Sequence[Delivery]) -> Outcome:
+        self.refreshed.append([row.event.alert for row in held])
+        return self.answers.pop(0) if self.answers else OK
+
+
+def test_a_receiver_that_forgets_is_told_again_until_the_end() -> None:
+    receiver = Forgets()
+    bench = Bench(receiver, row("A"), row("B"))
+    assert bench.step() == START + 60.0
+    assert receiver.said == [("A", "trigger"), ("B", "trigger")] and receiver.refreshed == []
+    bench.now += 60.0
+    assert bench.step() == START + 120.0
+    assert receiver.refreshed == [["A", "B"]]
+    bench.queue.insert([row("A", Action.RESOLVE)])
+    bench.step()
+    assert receiver.said[2:] == [("A", "resolve")] and len(receiver.refreshed) == 1, "nothing but the end is sent"
+    bench.now += 60.0
+    bench.step()
+    assert receiver.refreshed[1:] == [["B"]]
+    bench.start()
+    bench.step()
+    assert receiver.refreshed[2:] == [["B"]], "at once after a restart"
+    assert bench.seen == ["ok"] * 3, "a refresh is no attempt"
+
+
+def test_a_refresh_that_fails_comes_again_soon(caplog: pytest.LogCaptureFixture) -> None:
+    receiver = Forgets()
+    receiver.answers = [Outcome(ok=False, retry=True, reason="unreachable", detail="hunter2hunter2")] * 2
+    bench = Bench(receiver, row())
+    bench.step()
+    waits = []
+    bench.now += 60.0
+    for _ in range(3):
+        again = bench.step()
+        assert again is not None
+        waits.append(again - bench.now)
+        bench.now = again
+    assert waits == [1.5, 2.0, 60.0]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "receiver chat could not be told again of 1 open alerts: unreachable: [redacted]"
+
+
+def test_a_clock_that_is_set_back_does_not_put_a_refresh_off() -> None:
+    receiver = Forgets()
+    bench = Bench(receiver, row())
+    bench.step()
+    bench.now -= 500.0
+    assert bench.step() == START - 440.0
+
+
+def test_an_end_knows_what_its_beginning_was_called() -> None:
+    receiver = Script()
+    bench = Bench(receiver, row(), row(action=Action.RESOLVE))
+    bench.step()
+    assert [sent.root for sent in receiver.sent] == ["", "1.1"]
+
+
 def drain(receiver: Script, queue: DeliveryQueue) -> None:
     """All that a worker does until nothing is left, on a clock that jumps to whatever is next."""
     clock = START
@@ -382,6 +449,12 @@ class Flaky:
 
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
         return self._queue.delivered(receiver, fingerprint, episode)
+
+    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+        return self._queue.beginning(receiver, fingerprint, episode)
+
+    def held(self, receiver: str) -> Sequence[Delivery]:
+        return self._queue.held(receiver)
 
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         return self._queue.interrupted(receiver)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from alerts.memory import MemoryQueue
-from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus
+from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Incident
 from service.store.model import Commit
 from service.store.store import Store
 from tests.kit.receivers import delivery, event
@@ -34,7 +34,16 @@ def memory(folder: Path) -> Iterator[Opened]:
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Opened]:
     with Store(f"sqlite:///{folder / 'tocsin.db'}") as store:
-        yield Opened(store.deliveries, lambda rows: store.commit(Commit(advances=[], committed_at=0.0, deliveries=list(rows))))
+
+        def insert(rows: Sequence[Delivery]) -> None:
+            runs = {row.incident: row.event.run for row in rows}
+            incidents = [
+                Incident(id=name, run=run, number=1, opened_at=0.0, opened_step=0)  # open
+                for name, run in runs.items()
+            ]
+            store.commit(Commit(advances=[], committed_at=0.0, incidents=incidents, deliveries=list(rows)))
+
+        yield Opened(store.deliveries, insert)
 
 
 QUEUES: dict[str, Callable[[Path], AbstractContextManager[Opened]]] = {"memory": memory, "sqlite": sqlite}
@@ -208,6 +217,37 @@ def test_any_row_of_a_page_is_enough(opened: Opened) -> None:
     finish(opened, take(opened), DeliveryStatus.SENT)
     assert opened.queue.delivered("chat", "opener", 1)
     assert due(opened) == [("A", "resolve")]
+
+
+def test_a_beginning_is_the_trigger_that_was_sent(opened: Opened) -> None:
+    opened.insert([row("A"), row("A", Action.RESOLVE), row("A", episode=2)])
+    found = take(opened)
+    assert opened.queue.beginning("chat", found.fingerprint, 1) is None
+    finish(opened, found, DeliveryStatus.SENT, remote="17.1")
+    begun = opened.queue.beginning("chat", found.fingerprint, 1)
+    assert begun is not None and (begun.id, begun.remote) == (found.id, "17.1")
+    assert opened.queue.beginning("chat", found.fingerprint, 2) is None
+    assert opened.queue.beginning("pager", found.fingerprint, 1) is None
+    finish(opened, take(opened), DeliveryStatus.SENT, remote="the resolve")
+    begun = opened.queue.beginning("chat", found.fingerprint, 1)
+    assert begun is not None and begun.remote == "17.1"
+
+
+def held(opened: Opened) -> list[tuple[str, int]]:
+    return [(found.event.alert, found.event.episode) for found in opened.queue.held("chat")]
+
+
+def test_what_is_held_was_sent_and_has_no_end(opened: Opened) -> None:
+    opened.insert([row("A"), row("B"), row("C"), row("A", receiver="pager")])
+    assert held(opened) == []
+    for status in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.SENT):
+        finish(opened, take(opened), status)
+    assert held(opened) == [("A", 1), ("C", 1)]
+    opened.insert([row("A", Action.RESOLVE), row("A", episode=2)])  # planned is enough: the end is on its way
+    assert held(opened) == [("C", 1)]
+    finish(opened, take(opened), DeliveryStatus.SENT)
+    finish(opened, take(opened), DeliveryStatus.SENT)
+    assert held(opened) == [("C", 1), ("A", 2)]
 
 
 def test_what_is_handed_out_is_a_copy(opened: Opened) -> None:
