@@ -14,6 +14,9 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 # Direction overrides and isolates make text read backwards; line and paragraph separators break a line unseen.
 _STEERING: Final = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c\ufeff]")
 _BREAKS: Final = re.compile("[\u2028\u2029\x85\r\n\t]+")
+# What chats take for a mention when nobody escapes it: Slack's <!channel> and <@U1>, Discord's @everyone, Matrix's @room.
+_MENTION: Final = re.compile(r"<(?=[!@#])|@(?=(?:everyone|here|channel|all|room)\b)", re.IGNORECASE)
+_JOINER: Final = "\u2060"
 
 
 class Cut(NamedTuple):
@@ -31,6 +34,11 @@ def clean(text: str) -> str:
 def clean_line(text: str) -> str:
     """The same in one line."""
     return clean(_BREAKS.sub(" ", text)).strip()
+
+
+def defused(text: str) -> str:
+    """Text in which nothing is a mention, for services whose markup is not ours to know: an invisible joiner breaks it up."""
+    return _MENTION.sub(lambda match: match[0] + _JOINER, text)
 
 
 def cut_characters(text: str, limit: int) -> Cut:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from alerts.receivers import console, pagerduty, slack_bot, slack_webhook, webhook
+from alerts.receivers import alertmanager, console, pagerduty, slack_bot, slack_webhook, webhook
 from alerts.receivers.settings import Kind
 
 KINDS: Final[Mapping[str, Kind]] = {
+    "alertmanager": alertmanager.KIND,
     "console": console.KIND,
     "pagerduty": pagerduty.KIND,
     "slack_bot": slack_bot.KIND,

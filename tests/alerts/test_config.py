@@ -126,7 +126,7 @@ def test_a_file_is_read_and_one_that_is_not_there_is_an_error(tmp_path: Path) ->
         (CONSOLE, ["alerts.yaml:1:1: key 'default' is missing"]),
         (CONSOLE + "default: c\nroute: []", ["alerts.yaml:4:1: unknown key 'route' (did you mean 'routes'?)"]),
         ("receivers:\n  c: console\ndefault: c", ["alerts.yaml:2:6: receiver 'c': write its keys"]),
-        ("receivers:\n  c: {}\ndefault: c", ["alerts.yaml:2:6: receiver 'c' has no kind (write one of console"]),
+        ("receivers:\n  c: {}\ndefault: c", ["alerts.yaml:2:6: receiver 'c' has no kind (write one of alertmanager"]),
         ("receivers:\n  c: {kind: [a]}\ndefault: c", ["alerts.yaml:2:6: receiver 'c' has no kind"]),
         (
             "receivers:\n  c: {kind: slack_bt}\ndefault: c",
@@ -213,7 +213,12 @@ def test_a_referenced_secret_that_cannot_work_is_found_at_load(value: str) -> No
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, each in KINDS.items() for key in each.settings.secret_fields])
 def test_every_secret_is_looked_up_at_load(kind: str, key: str) -> None:
     """Not with the first page, at night."""
-    other = {"slack_bot": ", channel: C0123456789", "webhook": ", url: 'https://h/'"}.get(kind, "")
+    needed = {
+        "alertmanager": ", urls: ['https://h/']",
+        "slack_bot": ", channel: C0123456789",
+        "webhook": ", url: 'https://h/'",
+    }
+    other = needed.get(kind, "")
     text = f"receivers:\n  r: {{kind: {kind}, {key}: env:GONE{other}}}\ndefault: r"
     assert faults(text) == [f"alerts.yaml:2:6: receiver 'r': {key}: env:GONE: no such environment variable"]
 

@@ -90,6 +90,14 @@ CASES = [
         ),
     ),
     Case(
+        "alertmanager",
+        lambda url: f'urls: ["{url}/am"]\nbearer: env:SECRET',
+        lambda url: {"SECRET": SECRET},
+        Reply(200),
+        (),
+        body_matters=False,
+    ),
+    Case(
         "webhook",
         lambda url: f'url: "{url}/hook"\nbearer: env:SECRET\nsigning_secret: env:SIGNING',
         lambda url: {"SECRET": SECRET, "SIGNING": "another-secret-0123"},

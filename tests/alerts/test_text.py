@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.slack import escape
-from alerts.text import clean, clean_line, cut_bytes, cut_characters, fit, fit_list
+from alerts.text import clean, clean_line, cut_bytes, cut_characters, defused, fit, fit_list
 from tests.kit.vectors import alerting
 
 ANY_TEXT = st.text(alphabet=st.one_of(st.characters(), st.sampled_from("<>&…🔔é\n\ud800")), max_size=80)
@@ -78,3 +79,14 @@ def test_what_clean_takes_out() -> None:
     assert clean("a\x1b[31mred\u202egpj.exe\r\nb\tc") == "a\ufffd[31mredgpj.exe\nb\tc"
     assert clean_line("  a\r\n\r\nb\u2028c\td  ") == "a b c d"
     assert clean_line("\ud800x") == "\ufffdx"
+
+
+@pytest.mark.parametrize("text", ["<!channel>", "<@U123>", "<#C1|x>", "@everyone", "hello @Here!", "@channel", "@room"])
+def test_no_mention_is_left(text: str) -> None:
+    assert defused(text) != text
+    assert defused(text).replace("\u2060", "") == text
+
+
+@pytest.mark.parametrize("text", ["a < b", "ada@exp-1", "x@hereby", "@1e-3", "<html>"])
+def test_what_mentions_nobody_is_left_alone(text: str) -> None:
+    assert defused(text) == text

@@ -20,6 +20,11 @@ class Server(NamedTuple):
     def stop(self) -> None:
         services.run(services.PROMETHEUS, "stop", "--dir", str(self.folder))
 
+    def again(self, program: str) -> None:
+        """Start it on the same folder and port after a `stop`."""
+        where = ["--config", str(self.folder / "config.yml"), "--dir", str(self.folder), "--port", self.url.rpartition(":")[2]]
+        services.run(services.PROMETHEUS, "start", "--program", program, *where)
+
 
 Start = Callable[..., Server]
 """`prometheus_server(config, program="prometheus") -> Server`: config is YAML text or what becomes YAML."""
