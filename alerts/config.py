@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -25,6 +25,7 @@ from rules.typed_yaml import convert
 
 DEFAULT_NAME: Final = "console"
 _PASSWORD: Final = re.compile(r"[^/@\s]*://[^/@\s]+@")
+_SECRET_WORD: Final = re.compile(r"password|secret|token|oauth", re.IGNORECASE)
 
 T = TypeVar("T")
 Globs = str | list[str]
@@ -157,26 +158,34 @@ def _receiver(name: str, node: Node, tools: Tools, errors: list[ConfigError]) ->
     schema = KINDS[kind.text].settings
     # Before anything else may quote a value: where a secret belongs there is a reference, or an error that shows nothing.
     before = len(errors)
-    for key in schema.secret_fields:
-        if (value := node.entries.get(key)) is not None:
-            _check_reference(key, value, errors)
+    secrets = _secrets(node, schema)
+    for key, value in secrets.items():
+        _check_reference(key, value, errors)
     for value in node.entries.values():
         if isinstance(value, Scalar) and _PASSWORD.match(value.text):
             errors.append(value.mark.error("an address with a user or password is a secret: write env:NAME or file:path"))
     if len(errors) > before:
         return None
     settings = convert(node, schema, errors)
-    if settings is not None and _look_up(name, schema.secret_fields, node, tools, errors):
+    if settings is not None and _look_up(name, secrets, node, tools, errors):
         _try(name, settings, node.mark, tools, errors)
     return settings
 
 
-def _look_up(name: str, fields: Iterable[str], node: Table, tools: Tools, errors: list[ConfigError]) -> bool:
+def _secrets(node: Table, schema: type[Settings]) -> dict[str, Node]:
+    """By key (`token`, `security.sasl_plain_password`) the nodes where a secret belongs, as far as they are there."""
+    found = {key: node.entries[key] for key in schema.secret_fields if key in node.entries}
+    for table in schema.secret_tables:
+        entries = _entries(node.entries[table]) if table in node.entries else {}
+        found |= {f"{table}.{key}": value for key, value in entries.items() if _SECRET_WORD.search(key)}
+    return found
+
+
+def _look_up(name: str, secrets: Mapping[str, Node], node: Table, tools: Tools, errors: list[ConfigError]) -> bool:
     """Whether all secrets are there: a receiver that looks for its key with the first page finds out at night that it has
     none."""
     before = len(errors)
-    for key in fields:
-        value = node.entries.get(key)
+    for key, value in secrets.items():
         if isinstance(value, Scalar) and isinstance(value.value, str):
             try:
                 tools.secrets.value(parse_reference(value.value))

@@ -20,6 +20,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 
     secret_fields: ClassVar[tuple[str, ...]] = ()
     """Keys whose value has to be a reference (`env:NAME`, `file:path`)."""
+    secret_tables: ClassVar[tuple[str, ...]] = ()
+    """Keys whose value is a table in which each entry with the name of a secret has to be a reference."""
     kind: str
     send_resolved: bool = True
     """Whether it is told the end of what it was told."""

@@ -1,9 +1,6 @@
 """Any HTTP endpoint: one JSON object per message, with an idempotency key, signed if a signing secret is configured.
 
-The body (version 1)
-
-    version, delivery (id), action (trigger | resolve), incident, dedup_key, may_repeat, title, text,
-    event: the alert event, non-finite numbers spelled "nan", "inf", "-inf"
+The body is that of `alerts.envelope`.
 
 Headers: `idempotency-key` is the delivery's id on every attempt. `tocsin-signature: t=<seconds>,v1=<hex>` is HMAC-SHA256 with
 the signing secret over `<seconds>.<body>`; a receiver compares in constant time and refuses old `t`. Any 2xx means taken.
@@ -13,18 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any, ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 
-from alerts.messages import compose, payload, plain_text
+from alerts.envelope import envelope
 from alerts.model import Delivery, Outcome
 from alerts.receivers.http import Http, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, is_reference, parse_reference
-from alerts.text import clean_line
-
-_MAX_TEXT: Final = 8_000
 
 
 class WebhookSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +49,7 @@ class Webhook:
         self._http = Http(settings, tools)
 
     def send(self, delivery: Delivery) -> Outcome:
-        content = msgspec.json.encode(self._body(delivery))
+        content = msgspec.json.encode(envelope(delivery, self._links))
         try:
             url = self._url()
             headers = self._headers(delivery, content)
@@ -77,20 +71,6 @@ class Webhook:
     def _url(self) -> str:
         url = self._settings.url
         return self._secrets.value(parse_reference(url)) if is_reference(url) else url
-
-    def _body(self, delivery: Delivery) -> dict[str, Any]:
-        message = compose(delivery, self._links)
-        return {
-            "version": 1,
-            "delivery": delivery.id,
-            "action": delivery.action.value,
-            "incident": clean_line(delivery.incident),
-            "dedup_key": delivery.dedup_key,
-            "may_repeat": delivery.ambiguous,
-            "title": message.title,
-            "text": plain_text(message, _MAX_TEXT),
-            "event": payload(delivery.event),
-        }
 
     def _headers(self, delivery: Delivery, content: bytes) -> dict[str, str]:
         headers = {"content-type": "application/json", "idempotency-key": delivery.id}

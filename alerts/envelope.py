@@ -1,0 +1,34 @@
+"""A delivery as one JSON object, for machines: what the webhook posts and what is written to Kafka.
+
+Version 1. Fields may be added to it, and actions; a reader passes over those that it does not know. Another version would
+mean that a field is gone or means something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from alerts.messages import compose, payload, plain_text
+from alerts.model import Delivery
+from alerts.text import clean_line
+
+VERSION: Final = 1
+_MAX_TEXT: Final = 8_000
+
+
+def envelope(delivery: Delivery, links: Mapping[str, str]) -> dict[str, Any]:
+    """JSON-ready data, all of its text cleaned and bounded; non-finite numbers are spelled "nan", "inf", "-inf"."""
+    message = compose(delivery, links)
+    return {
+        "version": VERSION,
+        "delivery": delivery.id,
+        "action": delivery.action.value,
+        "incident": clean_line(delivery.incident),
+        "dedup_key": delivery.dedup_key,
+        "may_repeat": delivery.ambiguous,
+        "title": message.title,
+        "text": plain_text(message, _MAX_TEXT),
+        "links": dict(message.links),
+        "event": payload(delivery.event),
+    }
