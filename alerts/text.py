@@ -15,7 +15,8 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _STEERING: Final = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c\ufeff]")
 _BREAKS: Final = re.compile("[\u2028\u2029\x85\r\n\t]+")
 # What chats take for a mention when nobody escapes it: Slack's <!channel> and <@U1>, Discord's @everyone, Matrix's @room.
-_MENTION: Final = re.compile(r"<(?=[!@#])|@(?=(?:everyone|here|channel|all|room)\b)", re.IGNORECASE)
+# And an address, which most of them turn into a link and many fetch to show what is behind it.
+_MENTION: Final = re.compile(r"<(?=[!@#])|@(?=(?:everyone|here|channel|all|room)\b)|\bhttps?(?=://)", re.IGNORECASE)
 _JOINER: Final = "\u2060"
 
 
@@ -37,7 +38,7 @@ def clean_line(text: str) -> str:
 
 
 def defused(text: str) -> str:
-    """Text in which nothing is a mention, for services whose markup is not ours to know: an invisible joiner breaks it up."""
+    """Text in which nothing is a mention or a link, for services whose markup is not ours: an invisible joiner breaks it up."""
     return _MENTION.sub(lambda match: match[0] + _JOINER, text)
 
 

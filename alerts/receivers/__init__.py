@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from alerts.receivers import alertmanager, console, kafka, pagerduty, slack_bot, slack_webhook, webhook
+from alerts.receivers import alertmanager, apprise, console, kafka, pagerduty, slack_bot, slack_webhook, webhook
 from alerts.receivers.settings import Kind
 
 KINDS: Final[Mapping[str, Kind]] = {
     "alertmanager": alertmanager.KIND,
+    "apprise": apprise.KIND,
     "console": console.KIND,
     "kafka": kafka.KIND,
     "pagerduty": pagerduty.KIND,

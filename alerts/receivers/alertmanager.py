@@ -169,7 +169,7 @@ def labels(delivery: Delivery, run_labels: Sequence[str]) -> dict[str, str]:
 def described(delivery: Delivery, message: Message) -> dict[str, str]:
     """What is said about it; may differ from one sending to the next. Empty ones are left out."""
     event = delivery.event
-    found = {
+    said = {
         "title": message.title,
         "summary": message.summary or message.title,
         "reason": event.reason.replace("_", " "),
@@ -179,14 +179,15 @@ def described(delivery: Delivery, message: Message) -> dict[str, str]:
         "explains": ", ".join(message.explains),
         "incident": clean_line(delivery.incident),
         "step": str(event.step),
-        "runbook": event.runbook,
-    } | {f"{_label_name(label)}_url": address for label, address in message.links}
+    }
+    # Alertmanager's own templates put this into chats as it is.
+    found = {name: defused(text) for name, text in said.items()} | {"runbook": event.runbook}
+    found |= {f"{_label_name(label)}_url": address for label, address in message.links}
     return {name: text for name, value in found.items() if (text := _annotation(value))}
 
 
 def _annotation(text: str) -> str:
-    # Alertmanager's own templates put this into chats as it is.
-    return cut_characters(defused(clean(text)).strip(), _MAX_ANNOTATION).text
+    return cut_characters(clean(text).strip(), _MAX_ANNOTATION).text
 
 
 def _label_name(name: str) -> str:

@@ -36,7 +36,10 @@ def examples(page: str, kind: str) -> list[str]:
 
 def documented_tools(folder: Path, text: str) -> Tools:
     """Secrets for every reference of an example; files are looked for below the test's own folder."""
-    environ = dict.fromkeys(re.findall(r"env:(\w+)", text), "https://hooks.example/a-secret-value")
+    environ = {
+        name: f"{'jsons' if 'APPRISE' in name else 'https'}://hooks.example/a-secret-value"
+        for name in re.findall(r"env:(\w+)", text)
+    }
     for name in re.findall(r"file:([\w./-]+)", text):
         path = folder / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,9 @@ def test_what_clean_takes_out() -> None:
     assert clean_line("\ud800x") == "\ufffdx"
 
 
-@pytest.mark.parametrize("text", ["<!channel>", "<@U123>", "<#C1|x>", "@everyone", "hello @Here!", "@channel", "@room"])
+@pytest.mark.parametrize(
+    "text", ["<!channel>", "<@U123>", "<#C1|x>", "@everyone", "hello @Here!", "@channel", "@room", "https://h/x"]
+)
 def test_no_mention_is_left(text: str) -> None:
     assert defused(text) != text
     assert defused(text).replace("\u2060", "") == text
