@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from alerts.canary import CanaryEntry, canary_routes
+from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from alerts.incidents import Reach
 from alerts.messages import PLACEHOLDERS, unknown_placeholders
 from alerts.model import Receiver
@@ -61,6 +63,10 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     routes: list[RouteEntry] = []
     links: dict[str, str] = {}
     """Link templates by label, for every message."""
+    heartbeat: HeartbeatEntry | None = None
+    """A sign of life for a dead-man service."""
+    canary: CanaryEntry | None = None
+    """A test alert that goes the whole way, now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class AlertsConfig:
     """By receiver."""
     router: Router
     links: Mapping[str, str] = field(default_factory=dict)
+    heartbeat: HeartbeatEntry | None = None
+    canary: CanaryEntry | None = None
 
     @property
     def reach(self) -> dict[str, Reach]:
@@ -114,9 +122,15 @@ def parse_config(text: str, file: str, tools: Tools) -> AlertsConfig:
     default = _named(entry.default, find(tree, "default"), known, errors)
     routes = _routes(entry.routes, find(tree, "routes"), default, known, errors)
     _check_links(entry.links, tree, errors)
+    if entry.canary is not None:
+        _named(entry.canary.receiver, find(tree, "canary", "receiver"), known, errors)
+        _named(entry.canary.tell, find(tree, "canary", "tell"), known, errors)
+    if entry.heartbeat is not None:
+        _try_heartbeat(entry.heartbeat, find(tree, "heartbeat"), tools, errors)
     if errors:
         raise ConfigErrors(sorted(errors, key=_place))
-    return AlertsConfig(settings, Router(Route(ALL, default, routes)), entry.links)
+    router = Router(Route(ALL, default, (*canary_routes(entry.canary), *routes)))
+    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary)
 
 
 def _place(error: ConfigError) -> tuple[int, int]:
@@ -211,6 +225,15 @@ def _try(name: str, settings: Settings, mark: Mark, tools: Tools, errors: list[C
         errors.append(mark.error(f"receiver {name!r}: {error}"))
     except OSError as error:  # the certificates of ca_file
         errors.append(mark.error(f"receiver {name!r}: a file cannot be read: {error.strerror or type(error).__name__}"))
+
+
+def _try_heartbeat(entry: HeartbeatEntry, node: Node, tools: Tools, errors: list[ConfigError]) -> None:
+    try:
+        Heartbeat(entry, tools).close()
+    except ValueError as error:
+        errors.append(node.mark.error(f"heartbeat: {error}"))
+    except OSError as error:
+        errors.append(node.mark.error(f"heartbeat: a file cannot be read: {error.strerror or type(error).__name__}"))
 
 
 def _routes(

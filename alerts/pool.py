@@ -101,6 +101,11 @@ class DeliveryPool:
                 worker = self._known(name)
             worker.wake.set()
 
+    def dead(self) -> list[str]:
+        """Names of receivers whose thread has ended although nobody stopped it."""
+        with self._lock:
+            return [] if self._stop.is_set() else sorted(thread.name for thread in self._threads if not thread.is_alive())
+
     def stop(self, timeout: float) -> bool:
         """End after the attempts that are under way; False when one outlasts `timeout` seconds (its row stays SENDING)."""
         self._stop.set()

@@ -80,6 +80,18 @@ RULE_HEALTH: Final = Definition(
     "Times that a rule was found unable to judge a run, by the rule's id and verdict (error, no_data)",
     ("rule", "verdict"),
 )
+HEARTBEATS: Final = Definition(
+    "tocsin_heartbeats_total",
+    Kind.COUNTER,
+    "Signs of life to the dead-man service, by outcome (ok, held_back, ...)",
+    ("outcome",),
+)
+CANARY: Final = Definition(
+    "tocsin_canary_age_seconds",
+    Kind.GAUGE,
+    "Time since a canary alert was last delivered; absent before the first",
+    ("receiver",),
+)
 
 DEFINITIONS: Final = (
     RECORDS,
@@ -103,6 +115,8 @@ DEFINITIONS: Final = (
     BUILD,
     SCRAPE_FAULTS,
     RULE_HEALTH,
+    HEARTBEATS,
+    CANARY,
 )
 
 BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from alerts.config import AlertsConfig, default_config, load_config
 from alerts.delivery import Observer
+from alerts.heartbeat import Heartbeat
 from alerts.model import Delivery
 from alerts.pool import DeliveryPool
 from alerts.receivers.settings import Tools
@@ -82,6 +83,18 @@ class Notifier:
         with self._lock:
             if self._pool is not None:
                 self._pool.notify(receivers)
+
+    def lifeless(self) -> list[str]:
+        """Why messages do not leave."""
+        with self._lock:
+            if self._pool is None:
+                return ["deliveries have not begun"]
+            dead = self._pool.dead()
+        return [f"the threads of receivers have ended: {', '.join(dead)}"] if dead else []
+
+    def heartbeat(self, config: AlertsConfig) -> Heartbeat | None:
+        """The configured one, made. Raises ValueError for a secret that went away."""
+        return None if config.heartbeat is None else Heartbeat(config.heartbeat, self._tools)
 
     def stop(self) -> bool:
         """Finish what is under way; False when something outlasts the patience."""

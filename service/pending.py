@@ -46,6 +46,10 @@ class Pending:
         self.touched[run] = live
         self.judged(live.partition)
 
+    def keep_own(self, row: StateRow) -> None:
+        """Write a state of the collector's own, instead of an earlier one of this transaction."""
+        self.own_states = [kept for kept in self.own_states if (kept.run, kept.rule_id) != (row.run, row.rule_id)] + [row]
+
     def planned(self, events: Sequence[AlertEvent], plan: Plan) -> None:
         """Events and what the incident book made of them."""
         self.events += events

@@ -21,6 +21,7 @@ from collector.ports import DeadLetters
 from collector.run import RecordedFor
 from rules.engine import Engine
 from rules.model import AlertEvent, RuleHealth, Verdict
+from service.canary import Canary
 from service.consume import Processed
 from service.judging import Judged, judge, ticks
 from service.live import ClockKind, Live
@@ -58,6 +59,8 @@ class Parts:
     clock: ClockKind = "received"
     own: OwnAlerts | None = None
     """Alerts about Tocsin itself; None for replays."""
+    canary: Canary | None = None
+    """The test alert; None for replays."""
     sole_reader: bool = False
     """Nobody else reads this source (a spool): all runs are ours, those of files that are gone as well."""
     rejected_share: float = 0.05
@@ -87,7 +90,7 @@ class Pipeline:
         """What is to be said about Tocsin itself and is not committed: it outlives a store that is away."""
         self._lettered: set[tuple[str, int]] = set()
         """Dead letters of a batch that is not committed: when it comes again, they are there."""
-        self._watch.restore()
+        self._restore_own()
 
     @property
     def engine(self) -> Engine:
@@ -130,6 +133,8 @@ class Pipeline:
                     self._touch(live, found.events, pending, now)
                     pending.judged(live.partition)
         self._watch.tick(pending, now)
+        if self._parts.canary is not None:
+            self._parts.canary.tick(pending, now)
         over = self._parts.shelf.expired(now, silent=silent) if live_clock else []
         for live in over:
             if live.saved < live.sequence:
@@ -155,7 +160,7 @@ class Pipeline:
         self._caught_up = False
         self._whole = not self._parts.sole_reader
         self._tally.forget()
-        self._watch.restore()
+        self._restore_own()
 
     # ---- changes from outside, between two batches
 
@@ -177,6 +182,17 @@ class Pipeline:
         """Say whether something about Tocsin itself is so; when it cannot be committed now, with the next tick that can."""
         self._owed.append((own, fires, reason, now))
         return self._commit_owed(Pending(self._positions), now)
+
+    # ---- runs of our own
+
+    def _restore_own(self) -> None:
+        self._watch.restore()
+        if self._parts.canary is not None:
+            self._parts.canary.restore()
+
+    def _owns(self, run: str) -> bool:
+        canary = self._parts.canary
+        return self._watch.owns(run) or (canary is not None and run == canary.run)
 
     # ---- partitions
 
@@ -209,7 +225,7 @@ class Pipeline:
             self._dead(raw.partition, raw.offset, str(error.reason), error.detail, raw.value, now)
             return False
         record = decoded.record
-        if self._watch.owns(record.run):
+        if self._owns(record.run):
             pending.read(raw.partition, raw.next_offset)
             why = f"run {record.run!r} has the name of this collector (rename the run, or set another `name` in tocsin.yaml)"
             self._dead(raw.partition, raw.offset, RESERVED, why, raw.value, now)

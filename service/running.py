@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -23,6 +23,7 @@ from typing import Final
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from alerts.config import AlertsConfig
 from alerts.incidents import IncidentBook
 from alerts.model import Delivery, Outcome
 from alerts.receivers.settings import Tools
@@ -37,8 +38,10 @@ from collector.runs import Runs
 from rules.strict_yaml import ConfigErrors
 from service import bundles, inputs
 from service.baselines import load_baselines
+from service.canary import Canary
 from service.config import Settings, seconds
 from service.consume import Consumer, Loop, Processed
+from service.heartbeat import Pulse
 from service.http.app import build
 from service.http.server import HttpServer
 from service.notify import Notifier
@@ -100,6 +103,7 @@ class Running:
             self._guard.release()
             raise
         self._book = IncidentBook(self._alerts.router, self._alerts.reach)
+        self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
         runs = Runs(
             max_runs=config.limits.max_runs,
             max_series_per_run=config.limits.max_series_per_run,
@@ -119,6 +123,7 @@ class Running:
                 self.health,
                 clock=config.clock,
                 own=OwnAlerts(config.name),
+                canary=self._canary,
                 sole_reader=settings.spool is not None,
                 rejected_share=config.limits.rejected_share,
             )
@@ -131,6 +136,7 @@ class Running:
         self._ticking = threading.Lock()
         self._reloading = threading.Lock()
         self._redactor = redactor
+        self._pulse = Pulse(self._lifeless, lambda reason: self.health.count(health.HEARTBEATS, reason))
         self._scheduler = BackgroundScheduler(timezone=UTC, daemon=True)
         self.health.set(health.BUILD, 1.0, version("tocsin-server"), python_version())
         self.health.set(health.BUNDLE, 1.0)
@@ -147,6 +153,7 @@ class Running:
         self._scheduler.add_job(self.retain, "interval", seconds=RETENTION_SECONDS, **options)
         if (watch := self._settings.config.rules.watch) is not None:
             self._scheduler.add_job(self._look, "interval", seconds=seconds(watch), **options)
+        self._use_heartbeat(self._alerts)
         self._scheduler.start()
 
     @property
@@ -159,6 +166,7 @@ class Running:
         cannot be closed in order; what comes behind it is closed all the same."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+        self._pulse.use(None)
         self.consumer.stop()
         if self._thread.ident is not None:
             self._thread.join(_JOIN_SECONDS)
@@ -197,6 +205,7 @@ class Running:
             text = f"{type(failure).__name__}: {failure}"
             return self._refused(text, [text])
         self._alerts = alerts
+        self._use_heartbeat(alerts)
         now = self._clock()
 
         recorded_for = chooser(baselines) if baselines != self._baselines else None
@@ -204,6 +213,7 @@ class Running:
 
         def swap() -> Processed:
             self._book.reconfigure(alerts.router, alerts.reach)
+            self._canary.use(alerts.canary)
             return self.pipeline.reload(engine, now, recorded_for)
 
         if recorded_for is not None:
@@ -256,6 +266,24 @@ class Running:
             log.info("files of the configuration have changed, they are read anew")
             self.reload()
 
+    def _use_heartbeat(self, alerts: AlertsConfig) -> None:
+        """At start and after a reload: the sign of life that this configuration wants."""
+        try:
+            heartbeat = self._notifier.heartbeat(alerts)
+        except ValueError as error:  # its secret went away since the file was checked; its silence will be noticed
+            log.error("there is no heartbeat: %s", error)
+            heartbeat = None
+        self._pulse.use(heartbeat)
+        if heartbeat is not None:
+            now = datetime.now(UTC)
+            options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None, "next_run_time": now}
+            self._scheduler.add_job(
+                self._pulse.beat, "interval", seconds=heartbeat.every, id="heartbeat", replace_existing=True, **options
+            )
+
+    def _lifeless(self) -> list[str]:
+        return self.unhealthy() + self.unready() + self._notifier.lifeless()
+
     def _watched_paths(self) -> list[Path]:
         settings = self._settings
         return [*self._rule_paths(), *(path for path in (settings.baselines, settings.alerts_file) if path is not None)]
@@ -269,7 +297,10 @@ class Running:
         def tick() -> Processed:
             self._ticking.release()
             self.health.replace(health.LAG, {name: float(count) for name, count in self._source.lag().items()})
-            return self.pipeline.tick(self._clock())
+            processed = self.pipeline.tick(self._clock())
+            age = self._canary.age(self._clock())
+            self.health.replace(health.CANARY, {} if age is None else {age.receiver: age.seconds})
+            return processed
 
         self.consumer.post(tick)
 

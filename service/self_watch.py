@@ -79,4 +79,4 @@ class SelfWatch:
 
     def _keep(self, pending: Pending) -> None:
         if self._own is not None:
-            pending.own_states = [StateRow(self._own.name, _STATE, "", self._own.dump())]
+            pending.keep_own(StateRow(self._own.name, _STATE, "", self._own.dump()))

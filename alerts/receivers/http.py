@@ -74,8 +74,8 @@ class Http:
         """An Answer if a status line came, else the Outcome of the failure. Never raises."""
         return self._request("POST", url, headers, content=content)
 
-    def get(self, url: str, params: Mapping[str, str], headers: Mapping[str, str]) -> Answer | Outcome:
-        """Like `post`."""
+    def get(self, url: str, params: Mapping[str, str] | None, headers: Mapping[str, str]) -> Answer | Outcome:
+        """Like `post`; `params` take the place of the address's own query, None leaves it as it is."""
         return self._request("GET", url, headers, params=params)
 
     def quote(self, body: bytes) -> str:

@@ -109,6 +109,23 @@ class Deliveries:
             row = connection.execute(sent.order_by(_ROWS.c.sequence.desc()).limit(1)).first()
         return None if row is None else _delivery(row)
 
+    def status(self, receiver: str, fingerprint: str, episode: int) -> DeliveryStatus | None:
+        """What became of the newest trigger of that episode; None when there is none."""
+        found = (
+            select(_ROWS.c.status)
+            .where(
+                _ROWS.c.receiver == receiver,
+                _ROWS.c.fingerprint == fingerprint,
+                _ROWS.c.episode == episode,
+                _ROWS.c.action == Action.TRIGGER.value,
+            )
+            .order_by(_ROWS.c.sequence.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            status = connection.scalar(found)
+        return None if status is None else DeliveryStatus(status)
+
     def held(self, receiver: str) -> Sequence[Delivery]:
         """Sent triggers without a resolve, of open incidents, in order of commit."""
         rows = select(_ROWS).where(
