@@ -2,7 +2,7 @@
 
 One worker and one thread per receiver, so that a slow one delays nobody. What a worker does with a row:
 
-    resolve whose trigger was never delivered  -> SKIPPED, reason "skipped"
+    update or resolve whose trigger was never delivered -> SKIPPED, reason "skipped"
     ambiguous (an earlier attempt may have arrived) -> ask the receiver first; found: SENT, reason "reconciled"
     ok                                         -> SENT
     may be retried                             -> PENDING, not before Retry-After or a full-jitter backoff
@@ -34,6 +34,8 @@ _BATCH: Final = 20
 """Rows between two looks at the queue."""
 _LONGEST_SLEEP: Final = 60.0
 """Seconds. A worker is woken for new rows; this only bounds what a step of the wall clock can do."""
+_FOR_THE_TOLD: Final = (Action.UPDATE, Action.RESOLVE)
+"""Of no use to whoever was not told the beginning; a reminder is a second chance."""
 _LOOKS: Final = 3
 """Failing attempts to find out whether an ambiguous message arrived, before it is sent again. Silence is worse than twice."""
 
@@ -189,14 +191,12 @@ class DeliveryWorker:
         self._recovered = True
 
     def _deliver(self, row: Delivery) -> None:
-        if row.action is Action.RESOLVE and not self._queue.delivered(row.receiver, row.fingerprint, row.event.episode):
+        if row.action in _FOR_THE_TOLD and not self._queue.delivered(row.receiver, row.fingerprint, row.event.episode):
             row.status = DeliveryStatus.SKIPPED
             row.error = "its trigger was never delivered"
             self._finish(row, Outcome(ok=False, reason="skipped", detail=row.error))
             return
-        if row.action is not Action.TRIGGER and self.receiver.scope == "alert":
-            begun = self._queue.beginning(row.receiver, row.fingerprint, row.event.episode)
-            row.root = "" if begun is None else begun.remote
+        self._recall(row)
         attempts = row.attempts + 1
         self._queue.begin(row)
         row.attempts = attempts  # whether or not the queue counts on the object that it is given
@@ -214,6 +214,15 @@ class DeliveryWorker:
         else:
             self._fail(row, outcome)
         self._finish(row, outcome)
+
+    def _recall(self, row: Delivery) -> None:
+        """What the row goes on from."""
+        if self.receiver.scope == "thread":
+            root = self._queue.root(row.receiver, row.dedup_key, row.incident)
+            row.begun, row.root = (None, "") if root is None else root
+        elif row.action is not Action.TRIGGER:
+            row.begun = self._queue.beginning(row.receiver, row.fingerprint, row.event.episode)
+            row.root = "" if row.begun is None else row.begun.remote
 
     def _attempt(self, row: Delivery) -> Outcome:
         try:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from alerts.messages import compose, payload, plain_text
+from alerts.messages import compose, finite, payload, plain_text
 from alerts.model import Delivery
-from alerts.text import clean_line
+from alerts.text import clean_line, cut_characters
 
 VERSION: Final = 1
+MAX_LINES: Final = 100
+MAX_NOTE: Final = 1_000
 _MAX_TEXT: Final = 8_000
 
 
@@ -29,6 +31,18 @@ def envelope(delivery: Delivery, links: Mapping[str, str]) -> dict[str, Any]:
         "may_repeat": delivery.ambiguous,
         "title": message.title,
         "text": plain_text(message, _MAX_TEXT),
+        "note": cut_characters(clean_line(delivery.note), MAX_NOTE).text,
+        "board": [
+            {
+                "alert": cut_characters(clean_line(line.alert), MAX_NOTE).text,
+                "severity": line.severity.value,
+                "layer": line.layer,
+                "state": line.state.value,
+                "step": line.step,
+                "value": finite(line.value),
+            }
+            for line in delivery.board[:MAX_LINES]
+        ],
         "links": dict(message.links),
         "event": payload(delivery.event),
     }

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from alerts.model import Action, Delivery, DeliveryStatus
+from alerts.model import Action, Delivery, DeliveryStatus, Root
 
 _OPEN: Final = (DeliveryStatus.PENDING, DeliveryStatus.SENDING)
 
@@ -80,6 +80,18 @@ class MemoryQueue:
                     if (row.receiver, row.fingerprint, row.event.episode) == (receiver, fingerprint, episode):
                         return replace(row)
         return None
+
+    def root(self, receiver: str, dedup_key: str, incident: str) -> Root | None:
+        """The first and the newest row that were sent."""
+        with self._lock:
+            sent = [
+                row
+                for row in self._rows.values()
+                if (row.receiver, row.dedup_key, row.incident) == (receiver, dedup_key, incident)
+                and row.status is DeliveryStatus.SENT
+                and row.remote
+            ]
+            return Root(replace(sent[0]), sent[-1].remote) if sent else None
 
     def held(self, receiver: str) -> Sequence[Delivery]:
         """Sent triggers without a resolve, in order of commit."""

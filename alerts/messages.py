@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from alerts.model import Action, Delivery
+from alerts.model import Action, Delivery, LineState
 from alerts.text import clean, clean_line, cut_characters, fit, fit_list
-from rules.model import AlertEvent, Verdict
+from rules.model import AlertEvent, EventState, Severity, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,15 @@ class Message:
     links: tuple[tuple[str, str], ...]
     """Label and http(s) address, safe to be put between quotes or angle brackets."""
     notes: tuple[str, ...] = ()
-    """About the message itself."""
+    """About the message itself, and what has become of the incident."""
+    board: tuple[str, ...] = ()
+    """The incident's alerts, one line each; empty while there is only one."""
+
+
+def loudest(delivery: Delivery) -> Severity:
+    """The loudest of what fires on the board, or the event's own severity without one."""
+    firing = [line.severity for line in delivery.board if line.state is LineState.FIRING]
+    return max(firing, key=list(Severity).index, default=delivery.event.severity)
 
 
 def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Message:
@@ -62,7 +70,7 @@ def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Messa
     except Exception:
         log.exception("the message of delivery %s could not be composed", delivery.id)
         event = delivery.event
-        word = "RESOLVED" if delivery.action is Action.RESOLVE else event.severity.upper()
+        word = _word(delivery)
         title = f"{word} {event.run}: {event.alert} at step {event.step}".encode("ascii", "replace").decode()
         note = "(the full message could not be composed; see the log of Tocsin)"
         return Message(" ".join(title.split())[:_MAX_PROSE], "", (), (), (), (), (note,))
@@ -70,26 +78,29 @@ def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Messa
 
 def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
     event = delivery.event
-    notes = (MAY_REPEAT,) if delivery.ambiguous else ()
+    said = (cut_characters(clean_line(delivery.note), _MAX_PROSE).text,) if delivery.note else ()
+    notes = (MAY_REPEAT, *said) if delivery.ambiguous else said
     addresses, unusable = _links(delivery, links)
-    if delivery.action is Action.RESOLVE:
+    if delivery.action in (Action.RESOLVE, Action.UPDATE):
         return Message(
-            title=_title("RESOLVED", event),
+            title=_title(_word(delivery), event),
             summary="",
             facts=tuple(_facts(event)),
             next=(),
             explains=(),
             links=addresses,
             notes=notes,
+            board=_board(delivery),
         )
     return Message(
-        title=_title(event.severity.upper(), event),
+        title=_title(_word(delivery), event),
         summary=cut_characters(clean(event.summary).strip(), _MAX_PROSE).text,
         facts=(*_facts(event), *unusable),
         next=tuple(cut_characters(clean_line(step), _MAX_PROSE).text for step in event.next),
         explains=tuple(_name(name) for name in event.explains),
         links=addresses,
         notes=notes,
+        board=_board(delivery),
     )
 
 
@@ -101,6 +112,8 @@ def number(value: float) -> str:
 def plain_text(message: Message, limit: int) -> str:
     """The whole message as text without markup, within `limit` characters."""
     parts = [message.title, *message.notes]
+    if message.board:
+        parts.append("Alerts:\n" + fit_list(message.board, limit))
     if message.summary:
         parts.append(message.summary)
     parts += [f"{label}: {text}" for label, text in message.facts]
@@ -116,6 +129,13 @@ def payload(event: AlertEvent) -> dict[str, Any]:
     """An event as JSON-ready data: strict JSON, so a non-finite number is spelled as on the wire ("nan", "inf", "-inf")."""
     data: dict[str, Any] = msgspec.to_builtins(event)
     return {key: _bounded(value) for key, value in data.items()}
+
+
+def finite(value: float | None) -> float | str | None:
+    """A number for strict JSON: a non-finite one by its name, as on the wire."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
 
 
 def link(template: str, delivery: Delivery) -> str:
@@ -140,6 +160,25 @@ def link(template: str, delivery: Delivery) -> str:
 def unknown_placeholders(template: str) -> list[str]:
     """Placeholders of a link template that do not exist; for the check at load."""
     return [name for name in _PLACEHOLDER.findall(template) if name not in PLACEHOLDERS]
+
+
+def _word(delivery: Delivery) -> str:
+    """How a title begins: what it is about, and how loud."""
+    event = delivery.event
+    if delivery.action is Action.RESOLVE or event.state is EventState.RESOLVED:
+        return "RESOLVED"
+    before = {Action.REMIND: "REMINDER: ", Action.UPDATE: "UPDATE: "}.get(delivery.action, "")
+    return before + event.severity.upper()
+
+
+def _board(delivery: Delivery) -> tuple[str, ...]:
+    if len(delivery.board) < 2:
+        return ()
+    lines = []
+    for line in delivery.board:
+        value = "" if line.value is None else f", value {number(line.value)}"
+        lines.append(f"{line.state}: {_name(line.alert)} ({line.severity}, layer {line.layer}) at step {line.step}{value}")
+    return tuple(lines)
 
 
 def _title(word: str, event: AlertEvent) -> str:
@@ -203,8 +242,8 @@ def _bounded(value: Any) -> Any:
     """JSON-ready data with its text cleaned and cut and its non-finite numbers spelled out."""
     if isinstance(value, str):
         return cut_characters(clean(value), _MAX_PROSE).text
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, float):
+        return finite(value)
     if isinstance(value, dict):
         return {_name(str(key)): _bounded(item) for key, item in list(value.items())[:100]}
     if isinstance(value, list | tuple):

@@ -15,6 +15,10 @@ class Action(enum.StrEnum):
     """What a receiver is told."""
 
     TRIGGER = "trigger"
+    UPDATE = "update"
+    """An incident that was told has changed: acknowledged, one of several alerts resolved, a note."""
+    REMIND = "remind"
+    """It is still open."""
     RESOLVE = "resolve"
 
 
@@ -76,6 +80,26 @@ class Incident(msgspec.Struct, kw_only=True):
     """By receiver of scope "incident"."""
 
 
+class LineState(enum.StrEnum):
+    """How an alert of an incident stands."""
+
+    FIRING = "firing"
+    EXPLAINED = "explained"
+    RESOLVED = "resolved"
+    MUTED = "muted"
+
+
+class BoardLine(msgspec.Struct, kw_only=True, frozen=True):
+    """One alert of an incident, as it was when the row was planned."""
+
+    alert: str
+    severity: Severity
+    layer: int
+    state: LineState
+    step: int
+    value: float | None = None
+
+
 class Delivery(msgspec.Struct, kw_only=True):
     """One message to one receiver; committed with the input position, sent afterwards."""
 
@@ -101,8 +125,14 @@ class Delivery(msgspec.Struct, kw_only=True):
     """An earlier attempt may have arrived: reconcile before sending again."""
     remote: str = ""
     """What the receiver calls it (a Slack message ts); needed for threads and edits."""
+    note: str = ""
+    """One line for people: "acknowledged by ada until 04:10 UTC", "reminder: open for 1 h"."""
+    board: tuple[BoardLine, ...] = ()
+    """The alerts of the incident."""
     root: str = ""
-    """Not stored: set by the worker before an attempt. What the receiver calls the beginning that this row goes on from."""
+    """Not stored: set by the worker before an attempt. What the receiver calls the message that this row goes on from."""
+    begun: Delivery | None = None
+    """Not stored, likewise: the row that began it."""
 
 
 class Outcome(NamedTuple):
@@ -125,7 +155,8 @@ class Receiver(Protocol):
 
     name: str
     scope: str
-    """"alert": a message per alert. "incident": one page per incident, closed when the last alert told to it resolves."""
+    """"alert": a message per alert. "incident": one page per incident, closed when the last alert told to it resolves.
+    "thread": one message per incident, edited by later rows, each of which also adds a line to its thread."""
 
     def send(self, delivery: Delivery) -> Outcome:
         """One attempt, bounded in time."""
@@ -147,6 +178,15 @@ class Refreshes(Protocol):
 
     def refresh(self, held: Sequence[Delivery]) -> Outcome:
         """Say again that these fire, in one attempt, bounded in time. Never raises."""
+
+
+class Root(NamedTuple):
+    """The beginning of a thread."""
+
+    first: Delivery
+    """The first row that was sent."""
+    remote: str
+    """What the receiver calls the message now: of the newest row that was sent."""
 
 
 class DeliveryQueue(Protocol):
@@ -173,6 +213,10 @@ class DeliveryQueue(Protocol):
 
     def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
         """The trigger of this episode as it was delivered to the receiver; None when none was."""
+
+    def root(self, receiver: str, dedup_key: str, incident: str) -> Root | None:
+        """What later rows of a thread go on from; None when nothing of it was sent. Keys of alerts outlive incidents, so the
+        incident is asked for as well."""
 
     def held(self, receiver: str) -> Sequence[Delivery]:
         """Delivered triggers of which no end has been planned: what the receiver should be showing now, in order."""

@@ -1,4 +1,8 @@
-"""PagerDuty, Events API v2: trigger and resolve under one dedup key per incident. A repeated event changes nothing there."""
+"""PagerDuty, Events API v2: trigger, acknowledge and resolve under one dedup key per incident.
+
+A repeated event changes nothing there. So a reminder is not sent: PagerDuty reminds and escalates by its own policies, and
+another trigger would be one line more in the incident's log.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,8 @@ _SEVERITIES: Final[Mapping[Severity, str]] = {
     Severity.PAGE: "error",
     Severity.STOP: "critical",
 }
+_SHORT: Final[Mapping[Action, str]] = {Action.UPDATE: "acknowledge", Action.RESOLVE: "resolve"}
+"""Events that name the key and nothing else. Of updates the planner sends us acknowledgements alone."""
 _JSON: Final = {"content-type": "application/json"}
 
 
@@ -59,6 +65,8 @@ class PagerDuty:
         self._http = Http(settings, tools)
 
     def send(self, delivery: Delivery) -> Outcome:
+        if delivery.action is Action.REMIND:
+            return Outcome(ok=True, reason="not_needed", detail="PagerDuty reminds by its own policies")
         try:
             key = self._secrets.value(self._key)
         except SecretError as error:
@@ -99,8 +107,8 @@ def bare_event(delivery: Delivery, routing_key: str) -> bytes:
 def pagerduty_event(delivery: Delivery, routing_key: str, links: Mapping[str, str]) -> bytes:
     """The event as JSON, at most MAX_EVENT bytes: details that are too long give way to a notice, key and summary never."""
     base: dict[str, Any] = {"routing_key": routing_key, "dedup_key": _key(delivery)}
-    if delivery.action is Action.RESOLVE:
-        return msgspec.json.encode({**base, "event_action": "resolve"})
+    if (said := _SHORT.get(delivery.action)) is not None:
+        return msgspec.json.encode({**base, "event_action": said})
     event = delivery.event
     message = compose(delivery, links)
     headline = f"{message.title}: {message.summary}" if message.summary else message.title

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Row, and_, exists, func, or_, select, update
 
-from alerts.model import Action, Delivery, DeliveryStatus
+from alerts.model import Action, Delivery, DeliveryStatus, Root
 from rules.model import AlertEvent
 from service.store import schema
 from service.store.database import Database
@@ -108,6 +108,20 @@ class Deliveries:
         with self._database.read() as connection:
             row = connection.execute(sent.order_by(_ROWS.c.sequence.desc()).limit(1)).first()
         return None if row is None else _delivery(row)
+
+    def root(self, receiver: str, dedup_key: str, incident: str) -> Root | None:
+        """The first and the newest row that were sent."""
+        sent = select(_ROWS).where(
+            _ROWS.c.receiver == receiver,
+            _ROWS.c.dedup_key == dedup_key,
+            _ROWS.c.incident == incident,
+            _ROWS.c.status == DeliveryStatus.SENT.value,
+            _ROWS.c.remote != "",
+        )
+        with self._database.read() as connection:
+            first = connection.execute(sent.order_by(_ROWS.c.sequence).limit(1)).first()
+            newest = connection.execute(sent.order_by(_ROWS.c.sequence.desc()).limit(1)).first()
+        return None if first is None or newest is None else Root(_delivery(first), newest.remote)
 
     def status(self, receiver: str, fingerprint: str, episode: int) -> DeliveryStatus | None:
         """What became of the newest trigger of that episode; None when there is none."""

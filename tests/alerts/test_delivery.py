@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from alerts.delivery import DeliveryWorker, RetryPolicy
 from alerts.identity import incident_key
 from alerts.memory import MemoryQueue
-from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome
+from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Root
 from rules.model import Severity
 from tests.kit.receivers import delivery, event
 from tests.kit.vectors import alerting
@@ -385,6 +385,28 @@ def test_an_end_knows_what_its_beginning_was_called() -> None:
     bench = Bench(receiver, row(), row(action=Action.RESOLVE))
     bench.step()
     assert [sent.root for sent in receiver.sent] == ["", "1.1"]
+    begun = receiver.sent[1].begun
+    assert begun is not None and begun.id == row().id
+
+
+class Thread(Script):
+    scope = "thread"
+
+
+def test_rows_of_a_thread_know_its_message_and_its_first_row() -> None:
+    receiver = Thread()
+    rows = [row("A", dedup_key="k"), row("B", dedup_key="k"), row("A", Action.RESOLVE, dedup_key="k")]
+    receiver.outcomes = [OK, OK._replace(remote="2.2"), OK]
+    Bench(receiver, *rows).step()
+    assert [sent.root for sent in receiver.sent] == ["", "1.1", "2.2"], "posted anew: that is the message from then on"
+    assert [sent.begun and sent.begun.id for sent in receiver.sent] == [None, rows[0].id, rows[0].id]
+
+
+def test_an_update_of_what_was_never_told_is_skipped_and_a_reminder_is_not() -> None:
+    bench = Bench(Script(REFUSED), row(), row(action=Action.UPDATE), row(action=Action.REMIND))
+    bench.step()
+    assert bench.receiver.said == [("A", "trigger"), ("A", "remind")]
+    assert bench.row(action=Action.UPDATE).status is DeliveryStatus.SKIPPED
 
 
 def drain(receiver: Script, queue: DeliveryQueue) -> None:
@@ -452,6 +474,9 @@ class Flaky:
 
     def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
         return self._queue.beginning(receiver, fingerprint, episode)
+
+    def root(self, receiver: str, dedup_key: str, incident: str) -> Root | None:
+        return self._queue.root(receiver, dedup_key, incident)
 
     def held(self, receiver: str) -> Sequence[Delivery]:
         return self._queue.held(receiver)

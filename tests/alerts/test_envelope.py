@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from alerts.envelope import envelope
-from alerts.model import Action
+from alerts.model import Action, BoardLine, LineState
+from rules.model import Severity
 from tests.kit.receivers import delivery, event
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "alerts" / "receivers.md"
@@ -35,11 +36,27 @@ def test_version_1_has_these_fields(action: Action) -> None:
         "title": str,
         "text": str,
         "links": dict,
+        "note": str,
+        "board": list,
         "event": dict,
     }
     found = envelope(delivery(action=action), {"incident": "https://h/{incident}"})
     assert {name: type(found[name]) for name in types} == types
     assert found["version"] == 1
+
+
+def test_the_board_and_the_note() -> None:
+    line = BoardLine(alert="A\x00", severity=Severity.STOP, layer=1, state=LineState.MUTED, step=7, value=float("-inf"))
+    found = envelope(delivery(note="acknowledged by ada\x1b", board=(line,) * 200), {})
+    assert found["note"] == "acknowledged by ada\ufffd" and len(found["board"]) == 100
+    assert found["board"][0] == {
+        "alert": "A\ufffd",
+        "severity": "stop",
+        "layer": 1,
+        "state": "muted",
+        "step": 7,
+        "value": "-inf",
+    }
 
 
 def test_it_is_strict_json_whatever_a_run_says() -> None:

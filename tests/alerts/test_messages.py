@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.messages import MAY_REPEAT, compose, link, payload, plain_text, unknown_placeholders
-from alerts.model import Action
+from alerts.messages import MAY_REPEAT, compose, link, loudest, payload, plain_text, unknown_placeholders
+from alerts.model import Action, BoardLine, LineState
 from alerts.receivers.pagerduty import MAX_EVENT, pagerduty_event
 from alerts.slack import bare_message, slack_message
 from rules.model import AlertEvent, EventState, Severity, Verdict
@@ -225,3 +225,44 @@ def test_text_fits_and_steers_no_terminal(about: AlertEvent, action: Action, lim
     assert len(text) <= limit
     text.encode()
     assert not any(ord(c) < 32 and c != "\n" and c != "\t" for c in text)
+
+
+def board(*states: LineState) -> tuple[BoardLine, ...]:
+    severities = list(Severity)
+    return tuple(
+        BoardLine(alert=f"A{n}", severity=severities[n % 4], layer=n, state=state, step=10 + n, value=0.5 if n else None)
+        for n, state in enumerate(states)
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "title"),
+    [
+        (Action.TRIGGER, EventState.FIRING, "PAGE grpo-7b-042: LogprobGapStop at step 1234"),
+        (Action.REMIND, EventState.FIRING, "REMINDER: PAGE grpo-7b-042: LogprobGapStop at step 1234"),
+        (Action.UPDATE, EventState.FIRING, "UPDATE: PAGE grpo-7b-042: LogprobGapStop at step 1234"),
+        (Action.UPDATE, EventState.RESOLVED, "RESOLVED grpo-7b-042: LogprobGapStop at step 1234"),
+        (Action.RESOLVE, EventState.RESOLVED, "RESOLVED grpo-7b-042: LogprobGapStop at step 1234"),
+    ],
+)
+def test_every_action_says_what_it_is(action: Action, state: EventState, title: str) -> None:
+    message = compose(delivery(event(state=state), action, note="acknowledged by ada\x1b"))
+    assert message.title == title
+    assert message.notes == ("acknowledged by ada\ufffd",)
+    assert bool(message.next) == (action in (Action.TRIGGER, Action.REMIND)), "what to do next is said when somebody is called"
+
+
+def test_a_board_is_shown_when_there_is_more_than_one_alert() -> None:
+    one, two = board(LineState.FIRING), board(LineState.EXPLAINED, LineState.FIRING)
+    assert compose(delivery(board=one)).board == ()
+    text = plain_text(compose(delivery(board=two)), 4_000)
+    assert (
+        "\nAlerts:\n- explained: A0 (info, layer 0) at step 10\n- firing: A1 (warning, layer 1) at step 11, value 0.5\n" in text
+    )
+
+
+def test_the_loudest_of_what_fires() -> None:
+    assert loudest(delivery()) is Severity.PAGE
+    assert loudest(delivery(board=board(LineState.FIRING, LineState.FIRING))) is Severity.WARNING
+    assert loudest(delivery(board=board(LineState.FIRING, *[LineState.RESOLVED] * 3))) is Severity.INFO
+    assert loudest(delivery(board=board(*[LineState.RESOLVED] * 4))) is Severity.PAGE, "nothing fires: the event's own"

@@ -44,9 +44,10 @@ def test_a_trigger() -> None:
     assert details["event"]["reason"] == "0.01235 > 0.01" and details["text"].startswith("PAGE grpo-7b-042")
 
 
-def test_a_resolve_names_the_key_and_nothing_else() -> None:
-    found = sent(event(), Action.RESOLVE, dedup_key="k")
-    assert found == {"routing_key": "routing-key", "event_action": "resolve", "dedup_key": "k"}
+@pytest.mark.parametrize(("action", "theirs"), [(Action.RESOLVE, "resolve"), (Action.UPDATE, "acknowledge")])
+def test_an_end_and_an_acknowledgement_name_the_key_and_nothing_else(action: Action, theirs: str) -> None:
+    found = sent(event(), action, dedup_key="k")
+    assert found == {"routing_key": "routing-key", "event_action": theirs, "dedup_key": "k"}
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,23 @@ def test_a_beginning_is_the_trigger_that_was_sent(opened: Opened) -> None:
     assert begun is not None and begun.remote == "17.1"
 
 
+def test_a_root_is_the_first_row_that_was_sent_under_the_name_that_the_newest_gave(opened: Opened) -> None:
+    thread: dict[str, Any] = {"dedup_key": "thread"}
+    incident = row().incident
+    opened.insert([row("A", **thread), row("B", **thread), row("C", **thread), row("A", incident="r#2", **thread), row("D")])
+    assert opened.queue.root("chat", "thread", incident) is None
+    finish(opened, take(opened), DeliveryStatus.FAILED)
+    assert opened.queue.root("chat", "thread", incident) is None
+    finish(opened, take(opened), DeliveryStatus.SENT, remote="1.1")
+    found = opened.queue.root("chat", "thread", incident)
+    assert found is not None and (found.first.event.alert, found.remote) == ("B", "1.1")
+    finish(opened, take(opened), DeliveryStatus.SENT, remote="2.2")
+    found = opened.queue.root("chat", "thread", incident)
+    assert found is not None and (found.first.event.alert, found.remote) == ("B", "2.2")
+    assert opened.queue.root("pager", "thread", incident) is None
+    assert opened.queue.root("chat", "thread", "r#2") is None
+
+
 def held(opened: Opened) -> list[tuple[str, int]]:
     return [(found.event.alert, found.event.episode) for found in opened.queue.held("chat")]
 
