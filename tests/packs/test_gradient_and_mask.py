@@ -34,7 +34,7 @@ def level(after: float, count: int = 20) -> dict[str, Values]:
 
 
 def test_fires_grad_norm_shift_when_the_level_moves_for_good() -> None:
-    assert span("GradNormShift", level(4.1)) == ([35], [50])
+    assert span("GradNormShift", level(4.1, 40)) == ([35], [58]), "with three of the twenty before at the new level it is known"
     assert first("GradNormShift", level(8.0)) == 35
     assert first("GradNormShift", {"grad_norm": noisy(0.4, 0.1, 40) + noisy(3.2, 0.8, 10)}) == 45
     assert severity("GradNormShift") is Severity.WARNING

@@ -125,7 +125,7 @@ def test_fires_importance_weight_offset_from_the_start_in_both_directions(mean: 
 
 
 def test_fires_importance_weight_offset_until_half_of_the_line() -> None:
-    assert span("ImportanceWeightOffset", {"is_weight_mean": told((0.8, 6), (0.94, 6), (0.96, 6))}) == ([5], [13])
+    assert span("ImportanceWeightOffset", {"is_weight_mean": told((0.8, 6), (0.94, 6), (0.96, 26))}) == ([5], [33])
 
 
 def test_holds_importance_weight_offset_within_the_line_and_on_a_proxy() -> None:
