@@ -4,10 +4,10 @@ The rules of the planner
 
 1. An incident is the alerts of one run, from the first that fires until none does; the next one has the next number.
 2. A receiver of scope "alert" gets one trigger for each episode of each alert routed to it, and one resolve.
-3. A receiver of scope "incident" gets one *page*: the first alert routed to it opens the page, the last of its alerts to
-   resolve closes it. In between a further trigger with the same dedup key is planned only if it adds something: an alert of
-   which the page has not told yet, or a severity above all it has told. It lands in the open page and never pages again; it
-   is also the second chance when the first trigger was refused.
+3. A receiver of scope "incident" or "thread" gets one *page*: the first alert routed to it opens the page, the last of its
+   alerts to resolve closes it. In between a further trigger with the same dedup key is planned only if it adds something: an
+   alert of which the page has not told yet, or a severity above all it has told. It lands in the open page and never pages
+   again; it is also the second chance when the first trigger was refused.
 4. Resolve if and only if told: whatever happened in between (explained, re-routed, severity edited, restarted, reloaded),
    exactly the receivers in `Told.receivers` are told the end. Receivers with `send_resolved: false` are told nothing of it,
    but the episode is over for them too.
@@ -42,7 +42,7 @@ class Reach(NamedTuple):
     """What the planner has to know of a receiver."""
 
     scope: str = "alert"
-    """"alert" or "incident", see `alerts.model.Receiver`."""
+    """"alert", "incident" or "thread", see `alerts.model.Receiver`."""
     send_resolved: bool = True
 
 
@@ -168,7 +168,7 @@ class _Draft:
         )
 
     def _tell(self, name: str, print_: str, told: Told, event: AlertEvent) -> None:
-        if self._reach.get(name, Reach()).scope != "incident":
+        if self._reach.get(name, Reach()).scope == "alert":
             self._row(name, Action.TRIGGER, alert_key(print_), (print_, told.episode), (print_, told.episode), event)
             return
         page = self.incident.pages.get(name)

@@ -13,8 +13,11 @@ from alerts.text import fit, fit_list
 
 _HEADER: Final = 150
 _BODY: Final = 2_900
-_LIST: Final = 2_900
+_BOARD: Final = 2_000
+_NEXT: Final = 2_400
+_EXPLAINS: Final = 1_500
 _LINKS: Final = 2_900
+_LINE: Final = 2_900
 _FALLBACK: Final = 3_000
 """The text of notifications and of clients that show no blocks; Slack takes 40,000 and shows 4,000."""
 _BARE: Final = 1_000
@@ -42,10 +45,12 @@ def slack_message(message: Message) -> dict[str, Any]:
     facts = "\n".join(f"{label}: {text}" for label, text in message.facts)
     body = "\n".join(part for part in (*message.notes, message.summary, facts) if part)
     blocks += _section(fit(body, _BODY, escape))
+    if message.board:
+        blocks += _section("*Alerts*\n" + fit_list(message.board, _BOARD, escape, bullet="• "))
     if message.next:
-        blocks += _section("*Next*\n" + fit_list(message.next, _LIST, escape, bullet="• "))
+        blocks += _section("*Next*\n" + fit_list(message.next, _NEXT, escape, bullet="• "))
     if message.explains:
-        blocks += _section("*Explains*\n" + fit_list(message.explains, _LIST, escape, bullet="• "))
+        blocks += _section("*Explains*\n" + fit_list(message.explains, _EXPLAINS, escape, bullet="• "))
     if links := _links(message):
         blocks.append({"type": "context", "elements": [_text(links)]})
     fallback = "\n".join(part for part in (message.title, *message.notes, message.summary, facts) if part)
@@ -55,6 +60,15 @@ def slack_message(message: Message) -> dict[str, Any]:
         "unfurl_links": False,
         "unfurl_media": False,
     }
+
+
+def slack_line(message: Message) -> dict[str, Any]:
+    """A message in a thread: the same, short, in one block."""
+    facts = "\n".join(f"{label}: {text}" for label, text in message.facts)
+    steps = [f"Next: {step}" for step in message.next]
+    whole = "\n".join(part for part in (message.title, *message.notes, message.summary, facts, *steps) if part)
+    text = fit(whole, _LINE, escape)
+    return {"text": text, "blocks": _section(text), "unfurl_links": False, "unfurl_media": False}
 
 
 def bare_message(message: Message) -> dict[str, Any]:

@@ -116,8 +116,8 @@ def test_a_bad_hour(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             "/conversations.history",
         ], "found in the channel, not sent twice"
 
-        # A warning, which PagerDuty never hears of; then the process ends and another goes on.
-        chat.add(SAID)
+        # A warning, which PagerDuty never hears of and Slack in the thread; then the process ends and another goes on.
+        chat.add(SAID, SAID)
         hook.add(Reply(204))
         process.tell(happens(2, "EssRatioDecline", severity=Severity.WARNING))
         process.settle()
@@ -138,6 +138,9 @@ def test_a_bad_hour(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         process.end()
 
     assert pager.requests[-1].json()["event_action"] == "resolve"
+    edits = [(request.target, request.json().get("ts"), request.json().get("thread_ts")) for request in chat.requests[3:]]
+    edit, line = ("/chat.update", "16.2", None), ("/chat.postMessage", None, "16.2")
+    assert edits == [edit, line] * 2, "the message that was found is edited, and each row is a line below it"
     assert [(body["action"], body["event"]["alert"]) for body in (request.json() for request in hook.requests)] == [
         ("trigger", "LogprobGapStop"),
         ("trigger", "EssRatioDecline"),

@@ -98,7 +98,7 @@ def test_the_documented_tree(tmp_path: Path) -> None:
     assert router(event(severity=Severity.WARNING, run_labels={"team": "robots"})) == ["vision-chat"]
     nan = event(alert="NanLoss", layer=3, severity=Severity.WARNING, run_labels=vision)
     assert router(nan) == ["vision-chat", "chat"]
-    assert config.reach == {"oncall": Reach("incident"), "chat": Reach(), "vision-chat": Reach()}
+    assert config.reach == {"oncall": Reach("incident"), "chat": Reach("thread"), "vision-chat": Reach()}
     assert list(config.links) == ["incident", "panel", "runbook"]
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -79,7 +79,13 @@ class Drip(NamedTuple):
     byte: bytes = b"x"
 
 
-Behaviour = Reply | Raw | Refuse | Blurt | Hang | Drip
+class Taken(NamedTuple):
+    """Do what a service does (`FakeServer.serve`), and then answer like this instead."""
+
+    answer: Reply | Raw | Hang
+
+
+Behaviour = Reply | Raw | Refuse | Blurt | Hang | Drip | Taken
 
 
 class FakeServer:
@@ -96,12 +102,16 @@ class FakeServer:
         self._tls = _tls_server() if tls else None
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
+    def serve(self, request: Request) -> Reply | None:
+        """The answer to a request for which the script has none; a subclass that is a service gives it. One at a time."""
+        return None
+
     def add(self, *behaviours: Behaviour) -> None:
         """Go on with these."""
         with self._lock:
             self._script += behaviours
 
-    def __enter__(self) -> FakeServer:
+    def __enter__(self) -> Self:
         self._spawn(self._accept)
         return self
 
@@ -149,8 +159,14 @@ class FakeServer:
                     connection.sendall(behaviour.data)
                     return
                 request = _read_request(connection)
-                self.requests.append(request)
-                if behaviour is None:
+                with self._lock:
+                    self.requests.append(request)
+                    served = self.serve(request) if behaviour is None or isinstance(behaviour, Taken) else None
+                if isinstance(behaviour, Taken):
+                    self._answer(connection, behaviour.answer, request)
+                elif served is not None:
+                    self._answer(connection, served, request)
+                elif behaviour is None:
                     self._unexpected.append(f"{request.method} {request.target}")
                     connection.sendall(_encode(Reply(599), request))
                 else:

@@ -1,0 +1,68 @@
+"""What a receiver with threads says: the incident's message as it stands after a row, and the row's line below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec.structs
+
+from alerts.identity import fingerprint
+from alerts.messages import Message, compose, loudest
+from alerts.model import Action, Delivery, LineState
+from rules.model import Severity
+
+_SHOWN_FACTS: Final = ("Value", "Reason", "Verdict", "Explained by")
+_LOUDNESS: Final = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+def message_of(row: Delivery, links: Mapping[str, str]) -> Message:
+    """The incident's message: in the words of its first alert, with the board and the loudness of now.
+
+    The first row, and one whose beginning is not known, speaks for itself.
+    """
+    begun = row.begun
+    if begun is None:
+        return compose(row, links)
+    first = msgspec.structs.replace(begun, action=Action.TRIGGER, board=row.board, note=row.note, ambiguous=False)
+    base = compose(first, links)
+    _, _, about = base.title.partition(" ")
+    if row.action is Action.RESOLVE:
+        over = len(row.board)
+        return replace(base, title=f"RESOLVED {_with_others(about, over - 1)}", next=(), explains=())
+    firing = sum(line.state is LineState.FIRING for line in row.board)
+    word = (loudest(row) if row.board else _louder(row, begun)).upper()
+    return replace(base, title=f"{word} {_with_others(about, firing - 1)}")
+
+
+def line_of(row: Delivery, links: Mapping[str, str]) -> Message:
+    """What the row adds to the thread: what happened, in short, and the next step of an alert that is new."""
+    whole = compose(row, links)
+    title = whole.title
+    if row.note and row.action in (Action.UPDATE, Action.REMIND):
+        title, *about = reversed(whole.notes)  # the note itself says it; what is about the message comes behind
+        return Message(title, "", (), (), (), (), tuple(about))
+    facts = tuple(fact for fact in whole.facts if fact[0] in _SHOWN_FACTS) if row.action is Action.TRIGGER else ()
+    summary = whole.summary if row.action is Action.TRIGGER else ""
+    return Message(title, summary, facts, whole.next[:1], (), (), whole.notes)
+
+
+def calls_all(row: Delivery) -> bool:
+    """Whether the line is shown in the channel as well, where a mere edit would be overlooked: a reminder, an alert that begins
+    anew after all had ended, and a page under what began as a warning."""
+    begun = row.begun
+    if row.action is not Action.TRIGGER or begun is None:
+        return row.action is Action.REMIND
+    opens = row.fingerprint == fingerprint(row.event)
+    if opens and (row.fingerprint, row.event.episode) != (begun.fingerprint, begun.event.episode):
+        return True
+    return row.event.severity.pages and _LOUDNESS[row.event.severity] > _LOUDNESS[begun.event.severity]
+
+
+def _louder(row: Delivery, begun: Delivery) -> Severity:
+    return max(row.event.severity, begun.event.severity, key=_LOUDNESS.__getitem__)
+
+
+def _with_others(about: str, others: int) -> str:
+    return f"{about} (+{others} more)" if others > 0 else about
