@@ -40,6 +40,12 @@ _FORMATS: Final = ("text", "markdown", "json")
     help="Rules to add to (or override) the shipped packs; may be repeated.",
 )
 @click.option("--no-shipped", is_flag=True, help="Leave the shipped packs out: only the rules of --rules.")
+@click.option(
+    "--baselines",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Recorded clean baselines, as `tocsin baseline record` writes them, matched by the labels of a run.",
+)
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write there instead of printing.")
 @click.option(
@@ -54,6 +60,7 @@ def score(
     root: Path,
     rule_dirs: tuple[Path, ...],
     no_shipped: bool,
+    baselines: Path | None,
     format_: str,
     output: Path | None,
     against: Path | None,
@@ -74,7 +81,7 @@ def score(
     report_before = None if against is None else _report(against)
     with config_errors_are_shown():
         try:
-            found = _score(root, rule_dirs, shipped=not no_shipped, peers=peers, jobs=jobs)
+            found = _score(root, rule_dirs, shipped=not no_shipped, baselines=baselines, peers=peers, jobs=jobs)
         except (LabelsError, CannotReplay, PeerMissing) as error:
             fail(str(error).replace("\n", "\ntocsin: "))
     remarks = err()
@@ -114,7 +121,7 @@ def _report(path: Path) -> kept.Report:
         fail(f"{path}: {error}")
 
 
-def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, peers: bool, jobs: int) -> Score:
+def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, baselines: Path | None, peers: bool, jobs: int) -> Score:
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=err(), transient=True,
         disable=not sys.stderr.isatty(),
@@ -126,6 +133,7 @@ def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, peers: boo
             rule_dirs,
             shipped=shipped,
             peers=peers,
+            baselines=baselines,
             jobs=jobs,
             progress=lambda done, of: progress.update(task, completed=done, total=of),
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from collector.run import RecordedFor
 from rules.engine import Engine
 from service.labels import Label
 from service.recordings import Recording
@@ -62,10 +63,14 @@ class Watched:
         return self.records
 
 
-def watch(recording: Recording, label: Label, engine: Engine, peers: Sequence[Peer] = ()) -> Watched:
-    """Replay one labelled log, and show its records to other tools. Raises CannotReplay, also when more than one run is in it:
-    a label is about one."""
-    replayed = replay(recording, engine)
+def watch(
+    recording: Recording, label: Label, engine: Engine, peers: Sequence[Peer] = (), recorded_for: RecordedFor | None = None
+) -> Watched:
+    """Replay one labelled log, with its recorded clean baseline, and show its records to other tools.
+
+    Raises CannotReplay, also when more than one run is in it: a label is about one.
+    """
+    replayed = replay(recording, engine, recorded_for=recorded_for)
     names = [run.run for run in replayed.runs]
     if len(names) != 1:
         raise CannotReplay(f"{recording.path}: {len(names)} runs in one log ({', '.join(names)}); a label is about one run")

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from collector.recorded import chooser
 from rules.model import Severity
 from service import bundles
+from service.baselines import load_baselines
 from service.labels import Label, scored
 from service.recordings import Recording
 from service.scoring.alarms import Grade
@@ -40,6 +42,8 @@ class Task:
     rules: tuple[Path, ...]
     shipped: bool
     peers: bool
+    baselines: Path | None = None
+    """Folder or file of recorded clean baselines."""
 
 
 def score(
@@ -48,22 +52,25 @@ def score(
     *,
     shipped: bool = True,
     peers: bool = False,
+    baselines: Path | None = None,
     jobs: int = 2,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Score:
     """Watch every labelled run below `root` with the bundle, in `jobs` processes; `progress` gets runs done and runs in all.
 
-    Memory is that of one run per process and of the alarms of all. Raises LabelsError, CannotReplay, ConfigErrors, and
-    PeerMissing when `peers` are asked for and not installed.
+    `baselines` are the recorded clean ones, as replay takes them; other tools know none. Memory is that of one run per process
+    and of the alarms of all. Raises LabelsError, CannotReplay, ConfigErrors, and PeerMissing when `peers` are asked for and not
+    installed.
     """
     if peers:
         load_peers()
+    load_baselines(baselines)  # faults in them are told here, not by a process
     labels = scored(root)
     severities = {alert.name: alert.severity for alert in bundles.engine(own, shipped=shipped).bundle.alerts}
     runs = [
         (Recording((root / label.file).resolve(), label.format, run, labelled=True), label) for run, label in labels.items()
     ]
-    tasks = [Task(tuple(portion), tuple(own), shipped, peers) for portion in _portions(runs, jobs)]
+    tasks = [Task(tuple(portion), tuple(own), shipped, peers, baselines) for portion in _portions(runs, jobs)]
     watched: dict[str, Watched] = {}
     for portion in _done(tasks, jobs):
         watched.update((each.run, each) for each in portion)
@@ -85,7 +92,8 @@ def work(task: Task) -> list[Watched]:
     """What one process does."""
     engine = bundles.engine(task.rules, shipped=task.shipped)
     peers = load_peers() if task.peers else []
-    return [watch(recording, label, engine, peers) for recording, label in task.runs]
+    recorded_for = chooser(load_baselines(task.baselines))
+    return [watch(recording, label, engine, peers, recorded_for) for recording, label in task.runs]
 
 
 def _portions(runs: Sequence[tuple[Recording, Label]], jobs: int) -> list[list[tuple[Recording, Label]]]:

@@ -74,6 +74,25 @@ def test_several_processes_find_the_same(corpus: Path) -> None:
     assert told[-1] == (4, 4) and told == sorted(told)
 
 
+def test_recorded_baselines_hold_in_every_process(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "rules" / "r.yaml").write_text(_RULES.replace("grad_norm > 10", "grad_norm > 10 + recorded(grad_norm)"))
+    clean = tmp_path / "clean.yaml"
+    text = "labels: {}\nrun: clean\nrecords: 20\nmetrics:\n  grad_norm: {centre: CENTRE, scale: 0.1, count: 20}\n"
+    for centre, missed in (("30.0", 1), ("60.0", 2)):
+        clean.write_text(text.replace("CENTRE", centre))
+        for jobs in ("1", "2"):
+            done = _score(corpus, "--baselines", clean, "--jobs", jobs, "--format", "json")
+            assert done.exit_code == 0, done.stderr
+            assert json.loads(done.stdout)["totals"][0]["missed"] == missed, "50 is above 10 + 30, and below 10 + 60"
+
+
+def test_baselines_that_cannot_be_read_are_status_2(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "clean.yaml").write_text("labels: {}\nnonsense: 1\n")
+    done = _score(corpus, "--baselines", tmp_path / "clean.yaml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "nonsense" in done.stderr
+
+
 def test_the_tables(corpus: Path) -> None:
     text, markdown = _score(corpus).stdout, _score(corpus, "--format", "markdown").stdout
     assert "In all" in text and "|" not in text
