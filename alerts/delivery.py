@@ -169,7 +169,7 @@ class DeliveryWorker:
         if now < self._refresh_at:
             return self._refresh_at
         held = self._queue.held(self.receiver.name)
-        outcome = self._refreshes.refresh(held) if held else Outcome(ok=True)
+        outcome = self._refreshes.refresh(held)
         if outcome.ok:
             self._forgotten = 0
         else:

@@ -177,7 +177,7 @@ class Refreshes(Protocol):
     refresh_seconds: float
 
     def refresh(self, held: Sequence[Delivery]) -> Outcome:
-        """Say again that these fire, in one attempt, bounded in time. Never raises."""
+        """Say again that these fire, and what else was missed, bounded in time. Never raises."""
 
 
 class Root(NamedTuple):

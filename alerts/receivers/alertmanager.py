@@ -8,7 +8,8 @@ What Alertmanager does, and what follows from it
   `resend` seconds (`refresh`, from the store's rows), each time to stay up for `hold` seconds more. A restart of either side
   loses nothing; an alert whose collector has died stays up for `hold`.
 - The members of a cluster share silences and what was notified, not alerts: each is told of everything. One that took it is
-  enough; the others catch up with the next refresh.
+  enough; the others catch up with the next refresh, on ends too. A member that failed is left to the refreshes while another
+  answers: one that hangs must not make every page wait for it.
 - The same alert twice changes nothing, so an attempt of unknown outcome is simply repeated.
 """
 
@@ -32,6 +33,7 @@ from alerts.text import clean, clean_line, cut_characters, defused
 
 _AT_ONCE: Final = 200
 """Alerts in one request of a refresh; at a few kB each it stays under a megabyte."""
+_MAX_ENDS: Final = 1_000
 _MAX_LABEL: Final = 200
 _MAX_ANNOTATION: Final = 4_000
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -77,19 +79,46 @@ class Alertmanager:
         self._secrets = tools.secrets
         self._links = tools.links
         self._clock = tools.clock
-        self._urls = [f"{url.rstrip('/')}/api/v2/alerts" for url in settings.urls]
+        self._members = [_Member(f"{url.rstrip('/')}/api/v2/alerts") for url in settings.urls]
         self._http = Http(settings, tools)
 
     def send(self, delivery: Delivery) -> Outcome:
         alert = self._alert(delivery)
-        outcome = self._post([alert])
-        return outcome._replace(remote=_encode(alert["labels"])) if outcome.ok else outcome
+        name = _encode(alert["labels"])
+        try:
+            headers = self._headers()
+        except SecretError as error:
+            return no_secret(error)
+        outcomes: list[Outcome] = []
+        told: list[_Member] = []
+        for member in sorted(self._members, key=lambda member: member.failing):
+            if member.failing and any(outcome.ok for outcome in outcomes):
+                break
+            outcomes.append(self._post(member, [alert], headers))
+            told += [member] if outcomes[-1].ok else []
+        for member in self._members:
+            member.told(name, alert, missed=member not in told and delivery.action is Action.RESOLVE)
+        outcome = best(outcomes, len(self._members))
+        return outcome._replace(remote=name) if outcome.ok else outcome
 
     def refresh(self, held: Sequence[Delivery]) -> Outcome:
-        """Say again what still fires: `held` are the delivered triggers that have no end."""
+        """Say again what still fires: `held` are the delivered triggers that have no end. To every member; one is enough."""
         alerts = [self._alert(delivery) for delivery in held]
-        outcomes = [self._post(alerts[first : first + _AT_ONCE]) for first in range(0, len(alerts), _AT_ONCE)]
-        return next((outcome for outcome in outcomes if not outcome.ok), Outcome(ok=True, reason="ok"))
+        try:
+            headers = self._headers()
+        except SecretError as error:
+            return no_secret(error)
+        return best([self._refresh(member, alerts, headers) for member in self._members], len(self._members))
+
+    def _refresh(self, member: _Member, alerts: list[dict[str, Any]], headers: Mapping[str, str]) -> Outcome:
+        ends = dict(member.ends)
+        whole = [*alerts, *ends.values()]
+        for first in range(0, len(whole), _AT_ONCE):
+            outcome = self._post(member, whole[first : first + _AT_ONCE], headers)
+            if not outcome.ok:
+                return outcome
+        member.ends.clear()
+        return Outcome(ok=True, reason="ok")
 
     def reconcile(self, delivery: Delivery) -> Outcome | None:
         return None
@@ -114,34 +143,46 @@ class Alertmanager:
             alert["generatorURL"] = address
         return alert
 
-    def _post(self, alerts: list[dict[str, Any]]) -> Outcome:
+    def _headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json"}
-        try:
-            if self._settings.bearer is not None:
-                headers["authorization"] = f"Bearer {self._secrets.value(parse_reference(self._settings.bearer))}"
-        except SecretError as error:
-            return no_secret(error)
-        content = msgspec.json.encode(alerts)
-        outcomes = [self._one(url, content, headers) for url in self._urls]
-        return best(outcomes)
+        if self._settings.bearer is not None:
+            headers["authorization"] = f"Bearer {self._secrets.value(parse_reference(self._settings.bearer))}"
+        return headers
 
-    def _one(self, url: str, content: bytes, headers: Mapping[str, str]) -> Outcome:
-        answer = self._http.post(url, content, headers)
-        if isinstance(answer, Outcome):
-            return answer
-        if answer.outcome.ok:
-            return answer.outcome
-        return answer.outcome._replace(detail=f"{answer.outcome.detail}: {self._http.quote(answer.body)}")
+    def _post(self, member: _Member, alerts: list[dict[str, Any]], headers: Mapping[str, str]) -> Outcome:
+        answer = self._http.post(member.url, msgspec.json.encode(alerts), headers)
+        outcome = answer if isinstance(answer, Outcome) else answer.outcome
+        member.failing = not outcome.ok
+        if not outcome.ok and not isinstance(answer, Outcome):
+            return outcome._replace(detail=f"{outcome.detail}: {self._http.quote(answer.body)}")
+        return outcome
 
 
-def best(outcomes: Sequence[Outcome]) -> Outcome:
+class _Member:
+    """One Alertmanager of a cluster."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.failing = False
+        """Its last request failed."""
+        self.ends: dict[str, dict[str, Any]] = {}
+        """Ends that it missed, by the alert's name; kept in memory: after a restart the alert ends there by its `endsAt`."""
+
+    def told(self, name: str, alert: dict[str, Any], *, missed: bool) -> None:
+        """An alert was sent to the cluster; `missed`: this member did not take its end."""
+        self.ends.pop(name, None)
+        if missed and len(self.ends) < _MAX_ENDS:
+            self.ends[name] = alert
+
+
+def best(outcomes: Sequence[Outcome], members: int) -> Outcome:
     """Of several members: one that took it is enough; else one that may be tried again rather than one that refused."""
     chosen = min(outcomes, key=lambda outcome: (not outcome.ok, not outcome.retry))
-    if len(outcomes) == 1:
+    if members == 1:
         return chosen
     took = sum(outcome.ok for outcome in outcomes)
     others = "; ".join(dict.fromkeys(f"{outcome.reason}: {outcome.detail}" for outcome in outcomes if not outcome.ok))
-    detail = f"{took} of {len(outcomes)} members took it" + (f" ({others})" if others else "")
+    detail = f"{took} of {members} members took it" + (f" ({others})" if others else "")
     return chosen._replace(detail=detail)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.alertmanager import Alertmanager, AlertmanagerSettings, labels
-from tests.kit.receivers import Behaviour, FakeServer, Reply, closed_port, delivery, event, tools
+from tests.kit.receivers import Behaviour, FakeServer, Hang, Reply, closed_port, delivery, event, tools
 
 NOW = 1_790_000_000.0
 LINKS = {"panel": "https://h/d/{run}", "incident": "https://h/{incident}"}
@@ -103,7 +103,7 @@ def test_what_is_held_is_said_again_in_requests_of_a_bounded_size() -> None:
     rows = [replace(delivery(event(run=f"run-{n}")), root="") for n in range(450)]
     with FakeServer([Reply(200)] * 3) as server:
         receiver = manager(server.url, hold=600.0)
-        assert receiver.refresh(rows) == Outcome(ok=True, reason="ok")
+        assert receiver.refresh([]) == receiver.refresh(rows) == Outcome(ok=True, reason="ok")
         receiver.close()
     said = [request.json() for request in server.requests]
     assert [len(alerts) for alerts in said] == [200, 200, 50]
@@ -121,7 +121,7 @@ def test_what_is_held_keeps_its_name() -> None:
 
 
 def test_a_refresh_says_what_went_wrong() -> None:
-    with FakeServer([Reply(200), Reply(503), Reply(200)]) as server:
+    with FakeServer([Reply(200), Reply(503)]) as server:
         receiver = manager(server.url)
         outcome = receiver.refresh([delivery(event(run=f"run-{n}")) for n in range(450)])
         receiver.close()
@@ -145,6 +145,43 @@ def test_two_members(first: Behaviour, second: Behaviour, expected: tuple[bool, 
     assert (outcome.ok, outcome.retry, outcome.reason) == expected[:3]
     assert outcome.detail.startswith(expected[3])
     assert len(one.requests) == len(two.requests) == 1, "each is told"
+
+
+def test_a_member_that_failed_is_left_to_the_refreshes_while_another_answers() -> None:
+    with FakeServer([Hang(), Reply(200)]) as one, FakeServer([Reply(200)] * 4) as two:
+        receiver = manager(one.url, two.url, timeout=0.2)
+        first, second = delivery(event(run="a")), delivery(event(run="b"))
+        assert receiver.send(first).ok and receiver.send(second).ok
+        assert (len(one.requests), len(two.requests)) == (1, 2), "the second did not wait for it"
+        end = delivery(event(run="a"), Action.RESOLVE)
+        assert receiver.send(end).ok
+        assert receiver.refresh([second]).ok
+        receiver.close()
+    caught_up = one.requests[1].json()
+    assert [(alert["labels"]["run"], "startsAt" in alert) for alert in caught_up] == [("b", True), ("a", False)]
+    assert [alert["labels"]["run"] for alert in two.requests[3].json()] == ["b"], "who took the end is not told again"
+
+
+def test_members_that_failed_are_tried_when_no_other_answers() -> None:
+    with FakeServer([Reply(503), Reply(200)]) as one, FakeServer([Reply(503)]) as two:
+        receiver = manager(one.url, two.url)
+        assert not receiver.send(delivery()).ok
+        assert receiver.send(delivery()).ok
+        receiver.close()
+
+
+def test_an_alert_that_fires_again_before_the_end_was_caught_up_goes_on() -> None:
+    with FakeServer([Reply(503)] * 2) as one, FakeServer([Reply(200)] * 4) as two:
+        receiver = manager(one.url, two.url)
+        receiver.send(delivery())
+        receiver.refresh([delivery()])
+        receiver.send(delivery(action=Action.RESOLVE))
+        assert len(receiver._members[0].ends) == 1
+        again = delivery(event(episode=2))
+        receiver.send(again)
+        receiver.close()
+    assert receiver._members[0].ends == {}
+    assert len(two.requests) == 4 and len(one.requests) == 2
 
 
 def test_one_member_that_is_away_holds_nobody_up() -> None:

@@ -339,25 +339,25 @@ def test_a_receiver_that_forgets_is_told_again_until_the_end() -> None:
     receiver = Forgets()
     bench = Bench(receiver, row("A"), row("B"))
     assert bench.step() == START + 60.0
-    assert receiver.said == [("A", "trigger"), ("B", "trigger")] and receiver.refreshed == []
+    assert receiver.said == [("A", "trigger"), ("B", "trigger")] and receiver.refreshed == [[]]
     bench.now += 60.0
     assert bench.step() == START + 120.0
-    assert receiver.refreshed == [["A", "B"]]
+    assert receiver.refreshed[1:] == [["A", "B"]]
     bench.queue.insert([row("A", Action.RESOLVE)])
     bench.step()
-    assert receiver.said[2:] == [("A", "resolve")] and len(receiver.refreshed) == 1, "nothing but the end is sent"
+    assert receiver.said[2:] == [("A", "resolve")] and len(receiver.refreshed) == 2, "nothing but the end is sent"
     bench.now += 60.0
     bench.step()
-    assert receiver.refreshed[1:] == [["B"]]
+    assert receiver.refreshed[2:] == [["B"]]
     bench.start()
     bench.step()
-    assert receiver.refreshed[2:] == [["B"]], "at once after a restart"
+    assert receiver.refreshed[3:] == [["B"]], "at once after a restart"
     assert bench.seen == ["ok"] * 3, "a refresh is no attempt"
 
 
 def test_a_refresh_that_fails_comes_again_soon(caplog: pytest.LogCaptureFixture) -> None:
     receiver = Forgets()
-    receiver.answers = [Outcome(ok=False, retry=True, reason="unreachable", detail="hunter2hunter2")] * 2
+    receiver.answers = [OK] + [Outcome(ok=False, retry=True, reason="unreachable", detail="hunter2hunter2")] * 2
     bench = Bench(receiver, row())
     bench.step()
     waits = []
