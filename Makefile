@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench services clean
+.PHONY: help setup demo test check bench mutation services clean
 
 help: ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -46,6 +46,9 @@ check: $(DEV_STAMP) ## style, types, import directions
 
 bench: $(DEV_STAMP) services ## speed and memory, beside the peers from PyPI
 	$(BIN)/python -m benchmarks
+
+mutation: $(DEV_STAMP) ## what the tests of the shipped rules see: small changes of the shipped rules, caught or survived
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 clean: ## forget the virtual environment and the fetched services
 	rm -rf $(VENV) .cache
