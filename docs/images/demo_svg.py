@@ -1,6 +1,6 @@
 """The README's picture: what a terminal showed, as SVG without outside resources.
 
-script -qec '.venv/bin/tocsin demo --speed 4' typescript
+script -qec 'stty cols 130; .venv/bin/tocsin demo --speed 4' typescript
 .venv/bin/python docs/images/demo_svg.py typescript > docs/images/demo.svg
 """
 
@@ -22,10 +22,10 @@ def shown(typescript: str) -> list[str]:
     lines = [re.sub(r"\x1b\[\??\d*[A-KhlJ]|\r", "", line) for line in typescript.splitlines()]
     plain = [Text.from_ansi(line).plain for line in lines]
     first = next(number for number, line in enumerate(plain) if line.startswith("STOP "))
-    end = next(number for number, line in enumerate(plain) if number > first and line.startswith("WARNING"))
+    end = next(number for number, line in enumerate(plain) if number > first and line.startswith("training step"))
     summary = next(number for number, line in enumerate(plain) if line.startswith("What was wrong"))
     last = next(number for number, line in enumerate(plain) if "faulty runs paged" in line)
-    return ["$ make demo", "", *lines[first : end - 1], "  ...", "", *lines[summary : last + 1]]
+    return ["$ make demo", "", *lines[first:end], "  ...", "", *lines[summary : last + 1]]
 
 
 def main() -> None:
