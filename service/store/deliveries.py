@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Row, and_, exists, func, or_, select, update
 
-from alerts.model import Action, Delivery, DeliveryStatus, Root
+from alerts.model import Action, BoardLine, Delivery, DeliveryStatus, Root
 from rules.model import AlertEvent
 from service.store import schema
 from service.store.database import Database
 from service.store.model import StoreError
 
 _event = msgspec.msgpack.Decoder(AlertEvent).decode
+_board = msgspec.msgpack.Decoder(tuple[BoardLine, ...]).decode
 
 _ROWS = schema.deliveries
 _EARLIER = _ROWS.alias("earlier")
@@ -209,4 +210,6 @@ def _delivery(row: Row[Any]) -> Delivery:
         error=row.error,
         ambiguous=bool(row.ambiguous),
         remote=row.remote,
+        note=row.note,
+        board=_board(row.board),
     )

@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Raised by one with every change of the tables below; a store of another version is refused, not guessed at."""
 
 metadata = MetaData()
@@ -146,6 +146,8 @@ deliveries = Table(
     Column("ambiguous", Boolean, nullable=False),
     Column("remote", Text, nullable=False),
     Column("event", LargeBinary, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("board", LargeBinary, nullable=False),
     UniqueConstraint("id", name="deliveries_once"),
     Index("deliveries_waiting", "receiver", "status", "sequence"),
     Index("deliveries_in_order", "receiver", "dedup_key", "status", "sequence"),

@@ -216,4 +216,6 @@ def delivery_values(delivery: Delivery) -> dict[str, Any]:
         "ambiguous": delivery.ambiguous,
         "remote": delivery.remote,
         "event": _encode(delivery.event),
+        "note": delivery.note,
+        "board": _encode(delivery.board),
     }

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from alerts.memory import MemoryQueue
-from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Incident
+from alerts.model import Action, BoardLine, Delivery, DeliveryQueue, DeliveryStatus, Incident, LineState
+from rules.model import Severity
 from service.store.model import Commit
 from service.store.store import Store
 from tests.kit.receivers import delivery, event
@@ -217,6 +218,17 @@ def test_any_row_of_a_page_is_enough(opened: Opened) -> None:
     finish(opened, take(opened), DeliveryStatus.SENT)
     assert opened.queue.delivered("chat", "opener", 1)
     assert due(opened) == [("A", "resolve")]
+
+
+def test_note_and_board_come_out_as_they_went_in(opened: Opened) -> None:
+    lines = (
+        BoardLine(alert="A", severity=Severity.STOP, layer=1, state=LineState.FIRING, step=7, value=float("inf")),
+        BoardLine(alert="Ü\x00", severity=Severity.INFO, layer=0, state=LineState.MUTED, step=0),
+    )
+    opened.insert([row("A", note="acknowledged by ada", board=lines), row("B", Action.REMIND)])
+    first, second = opened.queue.due("chat", 100.0, 10)
+    assert (first.note, first.board) == ("acknowledged by ada", lines)
+    assert (second.note, second.board, second.action) == ("", (), Action.REMIND)
 
 
 def test_a_beginning_is_the_trigger_that_was_sent(opened: Opened) -> None:
