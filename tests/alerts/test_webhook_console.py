@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from alerts.model import Action
+from alerts.model import Action, BoardLine, LineState
 from alerts.receivers.console import Console
 from alerts.receivers.settings import Settings
 from alerts.receivers.webhook import Webhook, WebhookSettings
+from rules.model import Severity
 from tests.kit.receivers import FakeServer, Reply, delivery, event, tools
 
 
@@ -94,3 +95,23 @@ def test_the_console_writes_to_standard_output(capsys: pytest.CaptureFixture[str
     assert sys.stdout is not None
     assert Console("console", Settings(kind="console"), tools()).send(delivery(event(run="läuft 🔔"))).ok
     assert capsys.readouterr().out.startswith("PAGE läuft 🔔: LogprobGapStop")
+
+
+def test_the_console_reads_well_for_every_action() -> None:
+    written: list[str] = []
+    console = Console("console", Settings(kind="console"), tools()._replace(write=written.append))
+    lines = tuple(
+        BoardLine(alert=name, severity=Severity.PAGE, layer=1, state=state, step=7)
+        for name, state in (("LogprobGapStop", LineState.FIRING), ("B\x1b", LineState.RESOLVED))
+    )
+    for action, note in (
+        (Action.UPDATE, "acknowledged by ada"),
+        (Action.REMIND, "reminder: open for 1 h"),
+        (Action.RESOLVE, ""),
+    ):
+        console.send(delivery(action=action, note=note, board=lines))
+    board = "  Alerts:\n  - firing: LogprobGapStop (page, layer 1) at step 7\n  - resolved: B\ufffd (page, layer 1) at step 7\n"
+    title = "grpo-7b-042: LogprobGapStop at step 1234\n"
+    assert written[0].startswith(f"UPDATE: PAGE {title}  acknowledged by ada\n{board}  Value: ")
+    assert written[1].startswith(f"REMINDER: PAGE {title}  reminder: open for 1 h\n{board}  Engines disagree\n")
+    assert written[2].startswith(f"RESOLVED {title}{board}  Value: ")
