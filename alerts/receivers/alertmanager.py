@@ -34,6 +34,8 @@ from alerts.text import clean, clean_line, cut_characters, defused
 _AT_ONCE: Final = 200
 """Alerts in one request of a refresh; at a few kB each it stays under a megabyte."""
 _MAX_ENDS: Final = 1_000
+_SITS_OUT: Final = 7
+"""Rounds of refreshes that pass over a member that fails on and on, while another answers."""
 _MAX_LABEL: Final = 200
 _MAX_ANNOTATION: Final = 4_000
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -108,7 +110,11 @@ class Alertmanager:
             headers = self._headers()
         except SecretError as error:
             return no_secret(error)
-        return best([self._refresh(member, alerts, headers) for member in self._members], len(self._members))
+        outcomes: list[Outcome] = []
+        for member in sorted(self._members, key=lambda member: member.failing):
+            if not (any(outcome.ok for outcome in outcomes) and member.sits_out()):
+                outcomes.append(self._refresh(member, alerts, headers))
+        return best(outcomes, len(self._members))
 
     def _refresh(self, member: _Member, alerts: list[dict[str, Any]], headers: Mapping[str, str]) -> Outcome:
         ends = dict(member.ends)
@@ -152,7 +158,7 @@ class Alertmanager:
     def _post(self, member: _Member, alerts: list[dict[str, Any]], headers: Mapping[str, str]) -> Outcome:
         answer = self._http.post(member.url, msgspec.json.encode(alerts), headers)
         outcome = answer if isinstance(answer, Outcome) else answer.outcome
-        member.failing = not outcome.ok
+        member.answered(outcome.ok)
         if not outcome.ok and not isinstance(answer, Outcome):
             return outcome._replace(detail=f"{outcome.detail}: {self._http.quote(answer.body)}")
         return outcome
@@ -163,10 +169,27 @@ class _Member:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.failing = False
-        """Its last request failed."""
+        self._failures = 0
+        self._sits_out = 0
         self.ends: dict[str, dict[str, Any]] = {}
         """Ends that it missed, by the alert's name; kept in memory: after a restart the alert ends there by its `endsAt`."""
+
+    @property
+    def failing(self) -> bool:
+        """Its last request failed."""
+        return self._failures > 0
+
+    def answered(self, ok: bool) -> None:
+        """What became of a request. One that fails on and on is asked in fewer and fewer rounds: each may cost its timeout."""
+        self._failures = 0 if ok else self._failures + 1
+        self._sits_out = 0 if ok else min(2 ** (self._failures - 1) - 1, _SITS_OUT)
+
+    def sits_out(self) -> bool:
+        """Whether it is passed over in this round of refreshes; counts the round."""
+        if self._sits_out == 0:
+            return False
+        self._sits_out -= 1
+        return True
 
     def told(self, name: str, alert: dict[str, Any], *, missed: bool) -> None:
         """An alert was sent to the cluster; `missed`: this member did not take its end."""

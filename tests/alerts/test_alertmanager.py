@@ -162,6 +162,22 @@ def test_a_member_that_failed_is_left_to_the_refreshes_while_another_answers() -
     assert [alert["labels"]["run"] for alert in two.requests[3].json()] == ["b"], "who took the end is not told again"
 
 
+def test_a_member_that_fails_on_and_on_is_asked_in_fewer_and_fewer_rounds() -> None:
+    with FakeServer([Reply(503)] * 6) as one, FakeServer([Reply(200)] * 24) as two:
+        receiver = manager(one.url, two.url)
+        asked = []
+        for _ in range(24):
+            before = len(one.requests)
+            assert receiver.refresh([delivery()]).ok
+            asked.append(len(one.requests) - before)
+        receiver.close()
+    assert [number for number, count in enumerate(asked) if count] == [0, 1, 3, 7, 15, 23]
+    with FakeServer([Reply(503)] * 5) as only:
+        receiver = manager(only.url)
+        assert not any(receiver.refresh([delivery()]).ok for _ in range(5)), "the only one is asked each time"
+        receiver.close()
+
+
 def test_members_that_failed_are_tried_when_no_other_answers() -> None:
     with FakeServer([Reply(503), Reply(200)]) as one, FakeServer([Reply(503)]) as two:
         receiver = manager(one.url, two.url)
