@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from alerts.canary import CanaryEntry, canary_routes
 from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from alerts.incidents import Reach
+from alerts.matching import MatchEntry, compiled, listed
 from alerts.messages import PLACEHOLDERS, unknown_placeholders
 from alerts.model import Receiver
+from alerts.muting.files import WindowEntry, load_silences, windows_of
+from alerts.muting.hours import Hours
+from alerts.muting.muting import NOTHING_DECLARED, Declared
 from alerts.pool import Lane
 from alerts.receivers import KINDS
 from alerts.receivers.settings import Settings, Tools, check_address
-from alerts.routing import ALL, Match, Route, Router, patterns
+from alerts.routing import ALL, Route, Router
 from alerts.secrets import SecretError, parse_reference
-from rules.model import Severity
 from rules.names import suggestion
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
 from rules.typed_yaml import convert
@@ -29,20 +32,7 @@ DEFAULT_NAME: Final = "console"
 _PASSWORD: Final = re.compile(r"[^/@\s]*://[^/@\s]+@")
 _SECRET_WORD: Final = re.compile(r"password|secret|token|oauth", re.IGNORECASE)
 
-T = TypeVar("T")
-Globs = str | list[str]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-
-
-class MatchEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """`match:` of a route; a list means "one of these"."""
-
-    severity: Severity | list[Severity] | None = None
-    layer: int | list[int] | None = None
-    rule: Globs | None = None
-    alert: Globs | None = None
-    run: Globs | None = None
-    labels: dict[str, Globs] = {}
 
 
 class RouteEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +42,8 @@ class RouteEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     receiver: str | list[str] | None = None
     routes: list[RouteEntry] = []
     goes_on: bool = msgspec.field(default=False, name="continue")
+    quiet_hours: list[Hours] | None = None
+    """When warnings wait; without it they are the parent's."""
 
 
 class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +53,11 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     default: str | list[str]
     """Who is told when no route matches."""
     routes: list[RouteEntry] = []
+    quiet_hours: list[Hours] = []
+    """When warnings wait, for all routes that say nothing else."""
+    maintenance: list[WindowEntry] = []
+    silences: str | list[str] = []
+    """Files of silences, relative to this one."""
     links: dict[str, str] = {}
     """Link templates by label, for every message."""
     heartbeat: HeartbeatEntry | None = None
@@ -79,6 +76,9 @@ class AlertsConfig:
     links: Mapping[str, str] = field(default_factory=dict)
     heartbeat: HeartbeatEntry | None = None
     canary: CanaryEntry | None = None
+    declared: Declared = NOTHING_DECLARED
+    """Silences and maintenance windows that stand in files."""
+    silence_files: Sequence[Path] = ()
 
     @property
     def reach(self) -> dict[str, Reach]:
@@ -120,7 +120,11 @@ def parse_config(text: str, file: str, tools: Tools) -> AlertsConfig:
         raise ConfigErrors(sorted(errors, key=_place))
     known = set(_entries(find(tree, "receivers")))
     default = _named(entry.default, find(tree, "default"), known, errors)
-    routes = _routes(entry.routes, find(tree, "routes"), default, known, errors)
+    root = Route(ALL, default, quiet_hours=tuple(entry.quiet_hours))
+    routes = _routes(entry.routes, find(tree, "routes"), root, known, errors)
+    windows = windows_of(entry.maintenance, find(tree, "maintenance"), errors)
+    silence_files = [Path(file).parent / name for name in listed(entry.silences)]
+    silences = load_silences(silence_files, errors)
     _check_links(entry.links, tree, errors)
     if entry.canary is not None:
         _named(entry.canary.receiver, find(tree, "canary", "receiver"), known, errors)
@@ -129,12 +133,13 @@ def parse_config(text: str, file: str, tools: Tools) -> AlertsConfig:
         _try_heartbeat(entry.heartbeat, find(tree, "heartbeat"), tools, errors)
     if errors:
         raise ConfigErrors(sorted(errors, key=_place))
-    router = Router(Route(ALL, default, (*canary_routes(entry.canary), *routes)))
-    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary)
+    router = Router(replace(root, routes=(*canary_routes(entry.canary), *routes)))
+    declared = Declared(silences, windows)
+    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files)
 
 
-def _place(error: ConfigError) -> tuple[int, int]:
-    return error.line, error.column
+def _place(error: ConfigError) -> tuple[str, int, int]:
+    return error.file, error.line, error.column
 
 
 def _entries(node: Node) -> Mapping[str, Node]:
@@ -239,18 +244,19 @@ def _try_heartbeat(entry: HeartbeatEntry, node: Node, tools: Tools, errors: list
 def _routes(
     entries: Sequence[RouteEntry],
     node: Node,
-    inherited: tuple[str, ...],
+    parent: Route,
     known: set[str],
     errors: list[ConfigError],
 ) -> tuple[Route, ...]:
     routes = []
     for number, entry in enumerate(entries):
         here = find(node, number)
-        receivers = inherited
+        receivers = parent.receivers
         if entry.receiver is not None:
             receivers = _named(entry.receiver, find(here, "receiver"), known, errors)
-        below = _routes(entry.routes, find(here, "routes"), receivers, known, errors)
-        routes.append(Route(_match(entry.match), receivers, below, entry.goes_on))
+        quiet = parent.quiet_hours if entry.quiet_hours is None else tuple(entry.quiet_hours)
+        route = Route(compiled(entry.match), receivers, (), entry.goes_on, quiet)
+        routes.append(replace(route, routes=_routes(entry.routes, find(here, "routes"), route, known, errors)))
         last = number == len(entries) - 1
         if entry.match == MatchEntry() and not entry.goes_on and not last:
             errors.append(here.mark.error("this route matches everything: the routes after it are never tried (move it last)"))
@@ -260,29 +266,12 @@ def _routes(
 
 
 def _named(names: str | list[str], node: Node, known: set[str], errors: list[ConfigError]) -> tuple[str, ...]:
-    listed = _list(names)
-    for number, name in enumerate(listed):
+    every = listed(names)
+    for number, name in enumerate(every):
         if name not in known:
             hint = suggestion(name, known) or f" (known here: {', '.join(sorted(known)) or 'none'})"
             errors.append(find(node, number).mark.error(f"no receiver is named {name!r}{hint}"))
-    return tuple(dict.fromkeys(listed))
-
-
-def _match(entry: MatchEntry) -> Match:
-    return Match(
-        severities=frozenset(_list(entry.severity)),
-        layers=frozenset(_list(entry.layer)),
-        rule=patterns(_list(entry.rule)),
-        alert=patterns(_list(entry.alert)),
-        run=patterns(_list(entry.run)),
-        labels={name: patterns(_list(globs)) for name, globs in entry.labels.items()},
-    )
-
-
-def _list(value: T | list[T] | None) -> list[T]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys(every))
 
 
 def _check_links(links: Mapping[str, str], tree: Node, errors: list[ConfigError]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final
 
+from alerts.muting.hours import Hours
 from rules.model import AlertEvent, Severity
 
 Patterns = tuple[re.Pattern[str], ...]
@@ -54,6 +55,8 @@ class Route:
     routes: tuple[Route, ...] = ()
     goes_on: bool = False
     """`continue`: later siblings are tried as well."""
+    quiet_hours: tuple[Hours, ...] = ()
+    """Its own or inherited ones."""
 
 
 ALL: Final = Match()
@@ -67,6 +70,10 @@ class Router:
 
     def __call__(self, event: AlertEvent) -> Sequence[str]:
         return list(dict.fromkeys(name for route in _deepest(self.root, event) for name in route.receivers))
+
+    def quiet_hours(self, event: AlertEvent) -> Sequence[Sequence[Hours]]:
+        """Those of each route that decides and tells somebody."""
+        return [route.quiet_hours for route in _deepest(self.root, event) if route.receivers]
 
 
 def patterns(globs: Sequence[str]) -> Patterns:
