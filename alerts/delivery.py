@@ -221,7 +221,7 @@ class DeliveryWorker:
             root = self._queue.root(row.receiver, row.dedup_key, row.incident)
             row.begun, row.root = (None, "") if root is None else root
         elif row.action is not Action.TRIGGER:
-            row.begun = self._queue.beginning(row.receiver, row.fingerprint, row.event.episode)
+            row.begun = self._queue.beginning(row.receiver, row.incident, row.fingerprint, row.event.episode)
             row.root = "" if row.begun is None else row.begun.remote
 
     def _attempt(self, row: Delivery) -> Outcome:

@@ -72,12 +72,12 @@ class MemoryQueue:
                 and (row.receiver, row.fingerprint, row.event.episode) == (receiver, fingerprint, episode)
             )
 
-    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+    def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
         """The newest trigger of that episode that was sent."""
         with self._lock:
             for row in reversed(self._rows.values()):
                 if row.action is Action.TRIGGER and row.status is DeliveryStatus.SENT:
-                    if (row.receiver, row.fingerprint, row.event.episode) == (receiver, fingerprint, episode):
+                    if _episode(row) == (incident, fingerprint, episode) and row.receiver == receiver:
                         return replace(row)
         return None
 
@@ -97,13 +97,11 @@ class MemoryQueue:
         """Sent triggers without a resolve, in order of commit."""
         with self._lock:
             rows = [row for row in self._rows.values() if row.receiver == receiver]
-            ended = {(row.fingerprint, row.event.episode) for row in rows if row.action is Action.RESOLVE}
+            ended = {_episode(row) for row in rows if row.action is Action.RESOLVE}
             return [
                 replace(row)
                 for row in rows
-                if row.action is Action.TRIGGER
-                and row.status is DeliveryStatus.SENT
-                and (row.fingerprint, row.event.episode) not in ended
+                if row.action is Action.TRIGGER and row.status is DeliveryStatus.SENT and _episode(row) not in ended
             ]
 
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
@@ -132,3 +130,8 @@ class MemoryQueue:
                 raise ValueError(f"no delivery has the id {delivery.id!r}")
             if known.attempts <= delivery.attempts:
                 self._rows[delivery.id] = replace(delivery)
+
+
+def _episode(row: Delivery) -> tuple[str, str, int]:
+    """Which episode a row is about; the incident is part of it, for a rule that lost its state counts its episodes anew."""
+    return row.incident, row.fingerprint, row.event.episode

@@ -211,7 +211,7 @@ class DeliveryQueue(Protocol):
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
         """Whether the trigger of this episode was (or may have been) delivered to the receiver."""
 
-    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+    def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
         """The trigger of this episode as it was delivered to the receiver; None when none was."""
 
     def root(self, receiver: str, dedup_key: str, incident: str) -> Root | None:

@@ -36,6 +36,7 @@ _END = _ROWS.alias("ending")
 _NOT_ENDED = ~exists().where(
     and_(
         _END.c.receiver == _ROWS.c.receiver,
+        _END.c.incident == _ROWS.c.incident,  # a rule that lost its state counts its episodes anew
         _END.c.fingerprint == _ROWS.c.fingerprint,
         _END.c.episode == _ROWS.c.episode,
         _END.c.action == Action.RESOLVE.value,
@@ -97,10 +98,11 @@ class Deliveries:
         with self._database.read() as connection:
             return connection.execute(told.limit(1)).first() is not None
 
-    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
+    def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
         """The newest trigger of that episode that was sent."""
         sent = select(_ROWS).where(
             _ROWS.c.receiver == receiver,
+            _ROWS.c.incident == incident,
             _ROWS.c.fingerprint == fingerprint,
             _ROWS.c.episode == episode,
             _ROWS.c.action == Action.TRIGGER.value,

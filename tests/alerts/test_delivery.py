@@ -472,8 +472,8 @@ class Flaky:
     def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
         return self._queue.delivered(receiver, fingerprint, episode)
 
-    def beginning(self, receiver: str, fingerprint: str, episode: int) -> Delivery | None:
-        return self._queue.beginning(receiver, fingerprint, episode)
+    def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
+        return self._queue.beginning(receiver, incident, fingerprint, episode)
 
     def root(self, receiver: str, dedup_key: str, incident: str) -> Root | None:
         return self._queue.root(receiver, dedup_key, incident)

@@ -234,14 +234,14 @@ def test_note_and_board_come_out_as_they_went_in(opened: Opened) -> None:
 def test_a_beginning_is_the_trigger_that_was_sent(opened: Opened) -> None:
     opened.insert([row("A"), row("A", Action.RESOLVE), row("A", episode=2)])
     found = take(opened)
-    assert opened.queue.beginning("chat", found.fingerprint, 1) is None
+    assert opened.queue.beginning("chat", found.incident, found.fingerprint, 1) is None
     finish(opened, found, DeliveryStatus.SENT, remote="17.1")
-    begun = opened.queue.beginning("chat", found.fingerprint, 1)
+    begun = opened.queue.beginning("chat", found.incident, found.fingerprint, 1)
     assert begun is not None and (begun.id, begun.remote) == (found.id, "17.1")
-    assert opened.queue.beginning("chat", found.fingerprint, 2) is None
-    assert opened.queue.beginning("pager", found.fingerprint, 1) is None
+    assert opened.queue.beginning("chat", found.incident, found.fingerprint, 2) is None
+    assert opened.queue.beginning("pager", found.incident, found.fingerprint, 1) is None
     finish(opened, take(opened), DeliveryStatus.SENT, remote="the resolve")
-    begun = opened.queue.beginning("chat", found.fingerprint, 1)
+    begun = opened.queue.beginning("chat", found.incident, found.fingerprint, 1)
     assert begun is not None and begun.remote == "17.1"
 
 
@@ -277,6 +277,16 @@ def test_what_is_held_was_sent_and_has_no_end(opened: Opened) -> None:
     finish(opened, take(opened), DeliveryStatus.SENT)
     finish(opened, take(opened), DeliveryStatus.SENT)
     assert held(opened) == [("C", 1), ("A", 2)]
+
+
+def test_an_episode_that_is_counted_anew_in_another_incident_is_another(opened: Opened) -> None:
+    """A rule that lost its state begins with episode 1 again."""
+    opened.insert([row("A"), row("A", Action.RESOLVE), row("A", incident="grpo-7b-042#2")])
+    for remote in ("first", "end", "second"):
+        finish(opened, take(opened), DeliveryStatus.SENT, remote=remote)
+    assert held(opened) == [("A", 1)]
+    found = [opened.queue.beginning("chat", f"grpo-7b-042#{number}", row("A").fingerprint, 1) for number in (1, 2, 3)]
+    assert [begun and begun.remote for begun in found] == ["first", "second", None]
 
 
 def test_what_is_handed_out_is_a_copy(opened: Opened) -> None:
