@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
+
+from apscheduler.schedulers.background import BackgroundScheduler
 
 from alerts.heartbeat import Heartbeat
 from alerts.model import Outcome
+
+log = logging.getLogger(__name__)
 
 
 class Pulse:
@@ -25,6 +31,19 @@ class Pulse:
             before, self._heartbeat = self._heartbeat, heartbeat
         if before is not None:
             before.close()
+
+    def follow(self, scheduler: BackgroundScheduler, made: Callable[[], Heartbeat | None]) -> None:
+        """At start and after a reload: beat as the configuration wants it, from now on; `made` makes its heartbeat."""
+        try:
+            heartbeat = made()
+        except ValueError as error:  # its secret went away since the file was checked; its silence will be noticed
+            log.error("there is no heartbeat: %s", error)
+            heartbeat = None
+        self.use(heartbeat)
+        if heartbeat is not None:
+            options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None, "replace_existing": True}
+            now = datetime.now(UTC)
+            scheduler.add_job(self.beat, "interval", seconds=heartbeat.every, id="heartbeat", next_run_time=now, **options)
 
     def beat(self) -> Outcome | None:
         """Send it if there is life. None when there is no heartbeat or no life."""

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -23,7 +23,6 @@ from typing import Final
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from alerts.config import AlertsConfig
 from alerts.incidents import IncidentBook
 from alerts.model import Delivery, Outcome
 from alerts.receivers.settings import Tools
@@ -153,7 +152,7 @@ class Running:
         self._scheduler.add_job(self.retain, "interval", seconds=RETENTION_SECONDS, **options)
         if (watch := self._settings.config.rules.watch) is not None:
             self._scheduler.add_job(self._look, "interval", seconds=seconds(watch), **options)
-        self._use_heartbeat(self._alerts)
+        self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(self._alerts))
         self._scheduler.start()
 
     @property
@@ -205,7 +204,7 @@ class Running:
             text = f"{type(failure).__name__}: {failure}"
             return self._refused(text, [text])
         self._alerts = alerts
-        self._use_heartbeat(alerts)
+        self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(alerts))
         now = self._clock()
 
         recorded_for = chooser(baselines) if baselines != self._baselines else None
@@ -265,21 +264,6 @@ class Running:
         if self._file_watch.changed():
             log.info("files of the configuration have changed, they are read anew")
             self.reload()
-
-    def _use_heartbeat(self, alerts: AlertsConfig) -> None:
-        """At start and after a reload: the sign of life that this configuration wants."""
-        try:
-            heartbeat = self._notifier.heartbeat(alerts)
-        except ValueError as error:  # its secret went away since the file was checked; its silence will be noticed
-            log.error("there is no heartbeat: %s", error)
-            heartbeat = None
-        self._pulse.use(heartbeat)
-        if heartbeat is not None:
-            now = datetime.now(UTC)
-            options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None, "next_run_time": now}
-            self._scheduler.add_job(
-                self._pulse.beat, "interval", seconds=heartbeat.every, id="heartbeat", replace_existing=True, **options
-            )
 
     def _lifeless(self) -> list[str]:
         return self.unhealthy() + self.unready() + self._notifier.lifeless()

@@ -71,3 +71,18 @@ def test_a_deliver_thread_that_died_is_no_life(tmp_path: Path) -> None:
         until(lambda: bench.running._lifeless() == ["the threads of receivers have ended: deliver-console"], "it is missed")
     finally:
         bench.running.stop()
+
+
+def test_a_heartbeat_whose_secret_went_away_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(tmp_path)
+    try:
+
+        def gone() -> Heartbeat | None:
+            raise ValueError("file:dms cannot be read: No such file or directory")
+
+        bench.running._pulse.use(heart("http://127.0.0.1:9"))
+        bench.running._pulse.follow(bench.running._scheduler, gone)
+        assert bench.running._pulse.beat() is None
+        assert "there is no heartbeat: file:dms cannot be read" in caplog.text
+    finally:
+        bench.running.stop()
