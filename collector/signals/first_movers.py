@@ -58,9 +58,10 @@ WATCHED: Final[Mapping[str, Watched]] = {
     **_layer(
         1,
         rise="rollout_logprob_abs_diff_mean rollout_logprob_abs_diff_p99 rollout_logprob_abs_diff_max"
-        " rollout_prob_abs_diff_mean rollout_prob_abs_diff_max rollout_kl_k3 rollout_kl_abs mismatch_logit_std is_weight_max"
-        " is_weight_std is_weight_clipped_ratio is_weight_out_of_band_ratio chi2_token chi2_seq rollout_log_ppl_abs_diff extreme_token_ratio"
-        " rejection_masked_token_ratio rejection_masked_sequence_ratio first_minibatch_clip_ratio first_minibatch_ratio_p99"
+        " rollout_prob_abs_diff_mean rollout_prob_abs_diff_max rollout_kl_k3 rollout_kl_abs mismatch_logit_std"
+        " is_weight_max is_weight_std is_weight_clipped_ratio is_weight_out_of_band_ratio chi2_token chi2_seq"
+        " rollout_log_ppl_abs_diff extreme_token_ratio rejection_masked_token_ratio"
+        " rejection_masked_sequence_ratio first_minibatch_clip_ratio first_minibatch_ratio_p99"
         " weight_sync_mismatch staleness_mean staleness_max",
         fall="rollout_prob_pearson_correlation ess_ratio ess_ratio_token is_weight_min",
         both="rollout_kl_k1 rollout_log_ppl_diff ppl_ratio is_weight_mean",
