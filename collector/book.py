@@ -112,6 +112,7 @@ class Book:
 
     def __init__(self, max_series: int) -> None:
         self.max_series = max_series
+        # Both mappings stay the same objects for the life of the run, which shows them.
         self.series: dict[str, Series] = {}
         self.members: dict[str, list[str]] = {}
         self.trainer_series = 0
@@ -233,8 +234,11 @@ class Book:
         """Forget the samples of `step` and later; series without any are gone until they come again."""
         for series in self.series.values():
             series.cut(step)
-        self.series = {key: series for key, series in self.series.items() if series.steps}
-        self.members = {name: kept for name, keys in self.members.items() if (kept := [k for k in keys if k in self.series])}
+        for key in [key for key, series in self.series.items() if not series.steps]:
+            del self.series[key]
+        members = {name: kept for name, keys in self.members.items() if (kept := [k for k in keys if k in self.series])}
+        self.members.clear()
+        self.members.update(members)
         self._count()
         self._forget()
 
@@ -243,7 +247,8 @@ class Book:
         return [series, self.members]
 
     def load(self, state: Any) -> None:
-        series, self.members = state
+        series, members = state
+        self.members.update(members)
         for key, provenance, steps, values in series:
             self.series[key] = Series(Provenance(provenance), array("q", steps), array("d", values))
         self._count()

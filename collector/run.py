@@ -25,6 +25,7 @@ from collector.book import Book, Fold
 from collector.model import Baseline, RunStatus
 from collector.names import Vocabularies
 from collector.order import Order, Place
+from collector.rollouts import Rollouts
 from collector.series import SLACK, Series
 from collector.signals import SIGNALS, definitions
 from collector.signals.baseline import Baselines
@@ -40,7 +41,7 @@ MIN_DEPTH: Final = 64
 MAX_SERIES: Final = 1_000
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
-DUMP_VERSION: Final = 3
+DUMP_VERSION: Final = 4
 MAX_NESTING: Final = 32
 
 RecordedFor = Callable[[Mapping[str, str]], Mapping[str, Baseline]]
@@ -104,12 +105,19 @@ class Run:
         """Centres of the recorded baseline; configuration, so not part of a dump. With `recorded_for` it follows the labels."""
         self._recorded_for = recorded_for
         self._book = Book(max_series)
+        # Attributes and no properties: the signals and the rules ask for them dozens of times per record.
+        self.series: Mapping[str, Series] = self._book.series
+        """By series key."""
+        self.members: Mapping[str, list[str]] = self._book.members
+        """Series keys of a labelled metric by its name."""
         self._vocabularies = Vocabularies(frozenset(definitions())) if vocabularies is None else vocabularies
         self._order = Order()
         self._configured = False
         self._life = LifeCycle()
         self._signals: tuple[Signal, ...] = tuple(self._life if kind is LifeCycle else kind() for kind in SIGNALS)
         self._baselines = Baselines()
+        self.baselines: Mapping[str, Baseline] = self._baselines.in_force
+        """Baselines by series key: the recorded one that matches the labels, else the run's own once it is frozen."""
         self._group_steps: list[int] = []
         self._vocabulary = ""
         self._exposed_keys: tuple[str, ...] = ()
@@ -125,21 +133,6 @@ class Run:
     def attempt(self) -> int:
         """Ours: the declared one, or more after restarts that were not declared."""
         return self._order.attempt
-
-    @property
-    def series(self) -> Mapping[str, Series]:
-        """By series key."""
-        return self._book.series
-
-    @property
-    def members(self) -> Mapping[str, list[str]]:
-        """Series keys of a labelled metric by its name."""
-        return self._book.members
-
-    @property
-    def baselines(self) -> Mapping[str, Baseline]:
-        """Baselines by series key: the recorded one that matches the labels, else the run's own once it is frozen."""
-        return self._baselines.in_force
 
     @property
     def ended_at(self) -> float | None:
@@ -169,6 +162,11 @@ class Run:
             "vanished_metric_count": life.vanished,
             "constant_metric_count": life.constant,
         }
+
+    @property
+    def rollouts(self) -> Rollouts:
+        """Sampled rollouts of the last records that brought some."""
+        return self._rollouts
 
     # ---- the fold
 
@@ -296,6 +294,8 @@ class Run:
         into = self._book.fold_new if newest else self._book.fold_any
         keys = into(names, record.metrics, self.config, record.step, fold)
         groups = self._groups(record)
+        if record.rollouts:
+            self._rollouts.keep(record.step, record.rollouts, record.rollout_log)
         late = not newest and record.step != self.steps[-1]
         if fresh or fold.changed or groups is not None:
             self.arrived = fold.arrived
@@ -345,6 +345,7 @@ class Run:
     def _cut(self, step: int) -> None:
         """Resume at `step`: forget the samples of it and later ones, keep what was learnt."""
         self._book.cut(step)
+        self._rollouts.cut(step)
         at = bisect_left(self.steps, step)
         del self.steps[at:]
         del self.times[at:]
@@ -377,7 +378,7 @@ class Run:
         """The whole state, without loss. `recorded` and the limits are configuration and not in it."""
         declared = [self.labels, self.config, self.links, self.on_stop, self._configured, str(self.status), self.end_reason]
         clocks = [self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at]
-        windows = [self.steps.tobytes(), self.times.tobytes(), self._book.dump(), self._group_steps]
+        windows = [self.steps.tobytes(), self.times.tobytes(), self._book.dump(), self._group_steps, self._rollouts.dump()]
         signals = [signal.dump() for signal in self._signals]
         body = [self.run, self._vocabulary, declared, clocks, windows, self._order.dump(), signals, self._baselines.dump()]
         return msgspec.msgpack.encode([DUMP_VERSION, sys.byteorder, body])
@@ -422,9 +423,10 @@ class Run:
         self.labels, self.config, self.links, self.on_stop, self._configured, status, self.end_reason = declared
         self.status = RunStatus(status)
         self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at = clocks
-        steps, times, book, self._group_steps = windows
+        steps, times, book, self._group_steps, rollouts = windows
         self.steps, self.times = array("q", steps), array("d", times)
         self._book.load(book)
+        self._rollouts.load(rollouts)
 
 
 def _phase_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:

@@ -69,23 +69,23 @@ class Spikes:
         ordered = self._sorted.get(name)
         if ordered is None:
             ordered = self._sorted[name] = magnitudes(values[-WINDOW - 1 : -1])
-        found = standing_out(magnitude, ordered)
-        if not magnitude < inf:  # an infinity or a NaN
-            del self._sorted[name]
-            return None if found is None else (*found, self._in_a_row.get(name, 0))
-        # The window of the next record, if all in it are finite: this one with one value in and at most one out.
         count = len(ordered)
-        if count == WINDOW:
-            del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
-        elif count != len(values) - 1:
+        middle, scale = centre_and_scale(ordered) if count >= LEAST else (0.0, 1.0)
+        if magnitude < inf:
+            # The window of the next record, if all in it are finite: this one with one value in and at most one out.
+            if count == WINDOW:
+                del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
+            elif count != len(values) - 1:
+                del self._sorted[name]
+            insort(ordered, magnitude)
+        else:  # an infinity or a NaN
             del self._sorted[name]
-        insort(ordered, magnitude)
-        if found is None:
+        if middle == 0.0:
             return None
-        ratio, sigmas = found
-        in_a_row = self._in_a_row.get(name, 0) + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
-        self._in_a_row[name] = in_a_row
-        return ratio, sigmas, in_a_row
+        ratio, sigmas = magnitude / middle, (magnitude - middle) / scale
+        if magnitude < inf:
+            self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
+        return ratio, sigmas, self._in_a_row.get(name, 0)
 
     def _late(self, run: RunState, name: str) -> tuple[float, float, int] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""
