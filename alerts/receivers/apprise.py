@@ -56,7 +56,7 @@ class AppriseReceiver:
 
     def __init__(self, name: str, settings: AppriseSettings, tools: Tools) -> None:
         if importlib.util.find_spec("apprise") is None:
-            raise ValueError("the library apprise is not installed (pip install apprise)")
+            raise ValueError("the library apprise is not installed (pip install tocsin-server[apprise])")
         self.name = name
         self._reference = parse_reference(settings.url)
         self._settings = settings
