@@ -118,6 +118,8 @@ class Run:
         self._baselines = Baselines()
         self.baselines: Mapping[str, Baseline] = self._baselines.in_force
         """Baselines by series key: the recorded one that matches the labels, else the run's own once it is frozen."""
+        self.rollouts: Final = Rollouts()
+        """Sampled rollouts of the last records that brought some."""
         self._group_steps: list[int] = []
         self._vocabulary = ""
         self._exposed_keys: tuple[str, ...] = ()
@@ -162,11 +164,6 @@ class Run:
             "vanished_metric_count": life.vanished,
             "constant_metric_count": life.constant,
         }
-
-    @property
-    def rollouts(self) -> Rollouts:
-        """Sampled rollouts of the last records that brought some."""
-        return self._rollouts
 
     # ---- the fold
 
@@ -295,7 +292,7 @@ class Run:
         keys = into(names, record.metrics, self.config, record.step, fold)
         groups = self._groups(record)
         if record.rollouts:
-            self._rollouts.keep(record.step, record.rollouts, record.rollout_log)
+            self.rollouts.keep(record.step, record.rollouts, record.rollout_log)
         late = not newest and record.step != self.steps[-1]
         if fresh or fold.changed or groups is not None:
             self.arrived = fold.arrived
@@ -345,7 +342,7 @@ class Run:
     def _cut(self, step: int) -> None:
         """Resume at `step`: forget the samples of it and later ones, keep what was learnt."""
         self._book.cut(step)
-        self._rollouts.cut(step)
+        self.rollouts.cut(step)
         at = bisect_left(self.steps, step)
         del self.steps[at:]
         del self.times[at:]
@@ -378,7 +375,7 @@ class Run:
         """The whole state, without loss. `recorded` and the limits are configuration and not in it."""
         declared = [self.labels, self.config, self.links, self.on_stop, self._configured, str(self.status), self.end_reason]
         clocks = [self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at]
-        windows = [self.steps.tobytes(), self.times.tobytes(), self._book.dump(), self._group_steps, self._rollouts.dump()]
+        windows = [self.steps.tobytes(), self.times.tobytes(), self._book.dump(), self._group_steps, self.rollouts.dump()]
         signals = [signal.dump() for signal in self._signals]
         body = [self.run, self._vocabulary, declared, clocks, windows, self._order.dump(), signals, self._baselines.dump()]
         return msgspec.msgpack.encode([DUMP_VERSION, sys.byteorder, body])
@@ -426,7 +423,7 @@ class Run:
         steps, times, book, self._group_steps, rollouts = windows
         self.steps, self.times = array("q", steps), array("d", times)
         self._book.load(book)
-        self._rollouts.load(rollouts)
+        self.rollouts.load(rollouts)
 
 
 def _phase_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
