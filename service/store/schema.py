@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Raised by one with every change of the tables below; a store of another version is refused, not guessed at."""
 
 metadata = MetaData()
@@ -163,6 +163,16 @@ silences = Table(
     Column("reason", Text, nullable=False),
     Column("starts_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False, index=True),
+)
+
+# Maintenance windows that were declared while the collector ran; those of alerts.yaml stand there alone.
+windows = Table(
+    "windows",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+    # When one that comes once is over for good; None for a weekly one.
+    Column("over_at", Double, index=True),
 )
 
 acks = Table(

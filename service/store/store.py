@@ -17,6 +17,7 @@ from service.store import schema
 from service.store.database import Database, Durability
 from service.store.deliveries import Deliveries
 from service.store.model import AlertRow, Commit, Restored, Retention, RunRow, StateRow, StoredRecord, Swept
+from service.store.mutes import Mutes
 from service.store.retention import sweep
 from service.store.write import write
 
@@ -33,6 +34,7 @@ class Store:
         """Open or create. Raises StoreError (SchemaMismatch) with what to do about it."""
         self.database = Database(url, durability)
         self.deliveries = Deliveries(self.database)
+        self.mutes = Mutes(self.database)
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +108,13 @@ class Store:
         query = select(table.c.incident).where(table.c.closed_at.is_(None)).order_by(table.c.opened_at.desc())
         with self.database.read() as connection:
             return [_incident(value) for value in connection.execute(query).scalars()]
+
+    def incident(self, id_: str) -> Incident | None:
+        """One incident, open or closed; None when there is none of this id (any more)."""
+        query = select(schema.incidents.c.incident).where(schema.incidents.c.id == id_)
+        with self.database.read() as connection:
+            value = connection.scalar(query)
+        return None if value is None else _incident(value)
 
     def alerts(
         self,
