@@ -101,8 +101,11 @@ def make(name: str, settings: Settings, tools: Tools) -> Receiver:
     return KINDS[settings.kind].make(name, settings, tools)
 
 
-def load_config(path: Path, tools: Tools) -> AlertsConfig:
-    """Read and check a file: keys, types, names, secrets (each is looked up once). Raises ConfigErrors with every fault."""
+def load_config(path: Path, tools: Tools | None) -> AlertsConfig:
+    """Read and check a file: keys, types, names, secrets (each is looked up once). Raises ConfigErrors with every fault.
+
+    Without `tools` (where a file is reviewed, far from its secrets) no secret is looked up and no receiver is made.
+    """
     errors: list[ConfigError] = []
     text = read_text(path, errors)
     if text is None:
@@ -110,7 +113,7 @@ def load_config(path: Path, tools: Tools) -> AlertsConfig:
     return parse_config(text, str(path), tools)
 
 
-def parse_config(text: str, file: str, tools: Tools) -> AlertsConfig:
+def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
     """The same for a text; `file` is the name that the messages carry."""
     errors: list[ConfigError] = []
     tree = read_tree(text, file, errors)
@@ -129,7 +132,7 @@ def parse_config(text: str, file: str, tools: Tools) -> AlertsConfig:
     if entry.canary is not None:
         _named(entry.canary.receiver, find(tree, "canary", "receiver"), known, errors)
         _named(entry.canary.tell, find(tree, "canary", "tell"), known, errors)
-    if entry.heartbeat is not None:
+    if entry.heartbeat is not None and tools is not None:
         _try_heartbeat(entry.heartbeat, find(tree, "heartbeat"), tools, errors)
     if errors:
         raise ConfigErrors(sorted(errors, key=_place))
@@ -155,14 +158,14 @@ def _without_receivers(tree: Node) -> Node:
     return Table({**tree.entries, "receivers": replaced}, tree.mark, tree.keys)
 
 
-def _receivers(node: Node, tools: Tools, errors: list[ConfigError]) -> dict[str, Settings]:
+def _receivers(node: Node, tools: Tools | None, errors: list[ConfigError]) -> dict[str, Settings]:
     if isinstance(node, Table) and not node.entries:
         errors.append(node.mark.error("no receiver (write at least one, such as `console: {kind: console}`)"))
     found = {name: _receiver(name, entry, tools, errors) for name, entry in _entries(node).items()}
     return {name: settings for name, settings in found.items() if settings is not None}
 
 
-def _receiver(name: str, node: Node, tools: Tools, errors: list[ConfigError]) -> Settings | None:
+def _receiver(name: str, node: Node, tools: Tools | None, errors: list[ConfigError]) -> Settings | None:
     if not isinstance(node, Table):
         errors.append(node.mark.error(f"receiver {name!r}: write its keys, such as `kind: console`"))
         return None
@@ -186,7 +189,7 @@ def _receiver(name: str, node: Node, tools: Tools, errors: list[ConfigError]) ->
     if len(errors) > before:
         return None
     settings = convert(node, schema, errors)
-    if settings is not None and _look_up(name, secrets, node, tools, errors):
+    if settings is not None and tools is not None and _look_up(name, secrets, node, tools, errors):
         _try(name, settings, node.mark, tools, errors)
     return settings
 
@@ -255,7 +258,7 @@ def _routes(
         if entry.receiver is not None:
             receivers = _named(entry.receiver, find(here, "receiver"), known, errors)
         quiet = parent.quiet_hours if entry.quiet_hours is None else tuple(entry.quiet_hours)
-        route = Route(compiled(entry.match), receivers, (), entry.goes_on, quiet)
+        route = Route(compiled(entry.match), receivers, (), entry.goes_on, quiet, f"{here.mark.file}:{here.mark.line}")
         routes.append(replace(route, routes=_routes(entry.routes, find(here, "routes"), route, known, errors)))
         last = number == len(entries) - 1
         if entry.match == MatchEntry() and not entry.goes_on and not last:

@@ -57,6 +57,8 @@ class Route:
     """`continue`: later siblings are tried as well."""
     quiet_hours: tuple[Hours, ...] = ()
     """Its own or inherited ones."""
+    place: str = ""
+    """`alerts.yaml:12`; empty for the root and for routes that no file has."""
 
 
 ALL: Final = Match()
@@ -69,11 +71,18 @@ class Router:
         self.root = root
 
     def __call__(self, event: AlertEvent) -> Sequence[str]:
-        return list(dict.fromkeys(name for route in _deepest(self.root, event) for name in route.receivers))
+        return list(dict.fromkeys(name for route in self._deciding(event) for name in route.receivers))
 
     def quiet_hours(self, event: AlertEvent) -> Sequence[Sequence[Hours]]:
         """Those of each route that decides and tells somebody."""
-        return [route.quiet_hours for route in _deepest(self.root, event) if route.receivers]
+        return [route.quiet_hours for route in self._deciding(event) if route.receivers]
+
+    def paths(self, event: AlertEvent) -> list[tuple[Route, ...]]:
+        """The ways through the tree: each from the root to a route that decides."""
+        return _paths(self.root, event)
+
+    def _deciding(self, event: AlertEvent) -> list[Route]:
+        return [path[-1] for path in self.paths(event)]
 
 
 def patterns(globs: Sequence[str]) -> Patterns:
@@ -81,15 +90,15 @@ def patterns(globs: Sequence[str]) -> Patterns:
     return tuple(re.compile(translate(glob)) for glob in globs)
 
 
-def _deepest(route: Route, event: AlertEvent) -> list[Route]:
-    """The routes that decide, below one that matches already."""
-    found: list[Route] = []
+def _paths(route: Route, event: AlertEvent) -> list[tuple[Route, ...]]:
+    """Below a route that matches already."""
+    found: list[tuple[Route, ...]] = []
     for child in route.routes:
         if child.match.holds(event):
-            found += _deepest(child, event)
+            found += [(route, *path) for path in _paths(child, event)]
             if not child.goes_on:
                 break
-    return found or [route]
+    return found or [(route,)]
 
 
 def _any(alternatives: Patterns, text: str) -> bool:

@@ -13,6 +13,7 @@ import click
 from service.commands.lazy import LazyGroup
 
 _COMMANDS: Final = {
+    "alerts": "service.commands.alerts:alerts",
     "baseline": "service.commands.baseline:baseline",
     "collect": "service.commands.collect:collect",
     "demo": "service.commands.demo:demo",
@@ -32,6 +33,7 @@ def tocsin() -> None:
     What would a log have raised?           tocsin replay outputs/grpo-7b/train.log
     Collect, judge, alert, serve /metrics:  tocsin collect --config tocsin.yaml
     Check rules before merging:             tocsin rules check my-rules/
+    Who would be told of an alert?          tocsin alerts route-test alerts.yaml --severity page --label team=vision
     Record what is normal, from a good run: tocsin baseline record good.jsonl.gz -o baselines/moe.yaml
     Create the topics once:                 tocsin kafka init --bootstrap broker:9092
     """
