@@ -79,8 +79,7 @@ def garbled(checked: Checked, settings: Settings) -> Found:
     found = Found()
     bad = 0
     for at, text in enumerate(responses):
-        points = code_points(text)
-        bad += bool(_damaged(points) or _one_repeated(points) or (prompts is not None and _foreign(points, prompts[at])))
+        bad += is_garbled(text, None if prompts is None else prompts[at])
     if prompts is None:
         found.skipped["response_garbled_ratio"] = "without prompt_texts: foreign scripts are not looked for"
     found.metrics["response_garbled_ratio"] = bad / len(responses) if responses else None
@@ -96,8 +95,19 @@ def opening(checked: Checked, settings: Settings) -> Found:
     responses = checked.samples.responses
     if not responses:
         return Found({"response_opening_share": None})
-    openings = Counter(" ".join(text[: 4 * OPENING_CHARS].split())[:OPENING_CHARS] for text in responses)
+    openings = Counter(map(opening_of, responses))
     return Found({"response_opening_share": openings.most_common(1)[0][1] / len(responses)})
+
+
+def is_garbled(text: str, prompt: str | None) -> bool:
+    """Whether one response holds any of what `garbled` counts; None for the prompt: foreign scripts are not looked for."""
+    points = code_points(text)
+    return _damaged(points) or _one_repeated(points) or (prompt is not None and _foreign(points, prompt))
+
+
+def opening_of(text: str) -> str:
+    """How a response begins: OPENING_CHARS characters, white space before them left out and a run of it as one space."""
+    return " ".join(text[: 4 * OPENING_CHARS].split())[:OPENING_CHARS]
 
 
 def _chosen(texts: Sequence[str], seed: int) -> list[int]:
