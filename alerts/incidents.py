@@ -15,6 +15,9 @@ The rules of the planner
    fires is over, and one whose rule is taken out of it has begun.
 6. Severity info, and alerts explained by an earlier layer, are kept in the incident and sent to nobody. An explained alert
    that fires again by itself is sent then, unless its receiver has been told of this episode already.
+7. What is muted (silence, maintenance window, quiet hours) is kept in the incident and told to nobody new. When the mute ends
+   and the alert still fires unexplained, `tick` tells it to whom it is routed then. If it is over before, nothing is said;
+   who was told before the mute is told the end in spite of it.
 
 Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the
 page stays open instead of closing and paging again.
@@ -24,18 +27,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from alerts.identity import alert_key, delivery_id, fingerprint, incident_key
 from alerts.model import Action, Delivery, Incident, Page, Told
+from alerts.muting.model import Mute
 from rules.model import SHADOW, AlertEvent, EventState, Severity
 
 Route = Callable[[AlertEvent], Sequence[str]]
 """Names of the receivers of an event, without repetition, in order."""
+MuteBy = Callable[[AlertEvent, float], Mute | None]
+"""Why an alert is told to nobody at a time (seconds since the epoch), if so."""
 
 _LOUDNESS = {severity: rank for rank, severity in enumerate(Severity)}
+_UNMUTED: Final[Mapping[str, Any]] = {"muted_by": "", "muted_until": None, "untold": None}
 
 
 class Reach(NamedTuple):
@@ -63,7 +70,9 @@ class Plan(NamedTuple):
 class IncidentBook:
     """The open incident of each run, in memory. After a failed commit: drop the book, make a new one, `restore`."""
 
-    def __init__(self, route: Route, reach: Mapping[str, Reach]) -> None:
+    def __init__(self, route: Route, reach: Mapping[str, Reach], mute: MuteBy | None = None) -> None:
+        """`mute` may answer otherwise as people change their minds; without it nothing is muted."""
+        self._mute = mute or _nothing_mutes
         self.reconfigure(route, reach)
         self._open: dict[str, Incident] = {}
         self._numbers: dict[str, int] = {}
@@ -92,8 +101,8 @@ class IncidentBook:
     def apply(self, events: Sequence[AlertEvent], now: float) -> Plan:
         """Fold events into the book and plan the rows.
 
-        `events` in the order of the log, all events of one record together; `now` (seconds since the epoch) only becomes
-        the rows' `created_at`. How the events of several records are cut into calls does not matter.
+        `events` in the order of the log, all events of one record together; `now` (seconds since the epoch) becomes the rows'
+        `created_at` and decides what is muted. How the events of several records are cut into calls does not matter.
         """
         changed: dict[str, Incident] = {}
         rows: list[Delivery] = []
@@ -103,6 +112,30 @@ class IncidentBook:
             if incident is not None:
                 changed[incident.id] = incident
         return Plan(list(changed.values()), rows)
+
+    def tick(self, now: float) -> Plan:
+        """Plan what has become due by `now` without an event: alerts whose mute has ended."""
+        changed: list[Incident] = []
+        rows: list[Delivery] = []
+        for run in sorted(self._open):  # as after a restart, which restores them in another order
+            if not self.waits(run):
+                continue
+            draft = self._draft(self._open[run], now)
+            # A list, as all of them are to be looked at.
+            if any([draft.look_again(print_) for print_ in list(draft.incident.alerts)]):
+                self._open[run] = draft.incident
+                changed.append(draft.incident)
+                rows += [_with_explained(row, draft.incident) for row in draft.rows]
+        return Plan(changed, rows)
+
+    def waits(self, run: str) -> bool:
+        """Whether something about this run becomes due without an event: it must not be forgotten before."""
+        found = self._open.get(run)
+        return found is not None and any(told.untold is not None for told in found.alerts.values())
+
+    def _draft(self, incident: Incident, now: float) -> _Draft:
+        copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages))
+        return _Draft(copy, self._route, self._reach, self._mute, now)
 
     def _apply_moment(self, events: Sequence[AlertEvent], now: float) -> tuple[Incident | None, list[Delivery]]:
         first = events[0]
@@ -114,7 +147,7 @@ class IncidentBook:
             found = Incident(
                 id=f"{first.run}#{number}", run=first.run, number=number, opened_at=first.event_time, opened_step=first.step
             )
-        draft = _Draft(replace(found, alerts=dict(found.alerts), pages=dict(found.pages)), self._route, self._reach, now)
+        draft = self._draft(found, now)
         for print_, event in _beginnings_first(events):
             draft.apply(print_, event)
         incident = draft.incident
@@ -130,11 +163,12 @@ class IncidentBook:
 class _Draft:
     """One incident while one moment is folded into it. `Told` and `Page` are replaced, never changed in place."""
 
-    def __init__(self, incident: Incident, route: Route, reach: Mapping[str, Reach], now: float) -> None:
+    def __init__(self, incident: Incident, route: Route, reach: Mapping[str, Reach], mute: MuteBy, now: float) -> None:
         self.incident = incident
         self.rows: list[Delivery] = []
         self._route = route
         self._reach = reach
+        self._mute = mute
         self._now = now
 
     def apply(self, print_: str, event: AlertEvent) -> None:
@@ -143,18 +177,35 @@ class _Draft:
             return
         told = self._fires(print_, event)
         if event.state is EventState.FIRING and event.severity is not Severity.INFO:
-            new = [name for name in self._route(event) if name not in told.receivers]
-            for name in new:
-                self._tell(name, print_, told, event)
-            told = replace(told, receivers=[*told.receivers, *new])
+            told = self._tell_new(print_, told, event)
         self.incident.alerts[print_] = told
+
+    def look_again(self, print_: str) -> bool:
+        """Tell an alert that was muted and is not any more. Whether anything is different now."""
+        told = self.incident.alerts[print_]
+        if told.untold is None:
+            return False
+        now = self._tell_new(print_, replace(told, **_UNMUTED), told.untold, f"{told.muted_by} ended, it still fires")
+        self.incident.alerts[print_] = now
+        return (now.muted_by, now.muted_until) != (told.muted_by, told.muted_until)
+
+    def _tell_new(self, print_: str, told: Told, event: AlertEvent, note: str = "") -> Told:
+        new = [name for name in self._route(event) if name not in told.receivers]
+        if not new:
+            return told
+        if (mute := self._mute(event, self._now)) is not None:
+            return replace(told, muted_by=mute.by, muted_until=mute.until, untold=event)
+        for name in new:
+            self._tell(name, print_, told, event, note)
+        return replace(told, receivers=[*told.receivers, *new])
 
     def _fires(self, print_: str, event: AlertEvent) -> Told:
         known = self.incident.alerts.get(print_)
         explained_by = event.explained_by if event.state is EventState.EXPLAINED else ""
         if known is not None and known.firing:
             # Name, severity and layer may have been edited; the episode stays the one under which receivers were told.
-            return replace(known, alert=event.alert, severity=event.severity, layer=event.layer, explained_by=explained_by)
+            edited = {"alert": event.alert, "severity": event.severity, "layer": event.layer}
+            return replace(known, **edited, explained_by=explained_by, **_UNMUTED)
         # A rule that lost its state counts its episodes anew; within an incident they must not repeat.
         episode = event.episode if known is None else max(event.episode, known.episode + 1)
         return Told(
@@ -167,9 +218,9 @@ class _Draft:
             episode=episode,
         )
 
-    def _tell(self, name: str, print_: str, told: Told, event: AlertEvent) -> None:
+    def _tell(self, name: str, print_: str, told: Told, event: AlertEvent, note: str) -> None:
         if self._reach.get(name, Reach()).scope == "alert":
-            self._row(name, Action.TRIGGER, alert_key(print_), (print_, told.episode), (print_, told.episode), event)
+            self._row(name, Action.TRIGGER, alert_key(print_), (print_, told.episode), (print_, told.episode), event, note)
             return
         page = self.incident.pages.get(name)
         if page is None:
@@ -177,7 +228,7 @@ class _Draft:
         louder = _LOUDNESS[event.severity] > _LOUDNESS[page.severity]
         if print_ not in page.told or louder:
             key = incident_key(self.incident.id)
-            self._row(name, Action.TRIGGER, key, (print_, told.episode), (page.fingerprint, page.episode), event)
+            self._row(name, Action.TRIGGER, key, (print_, told.episode), (page.fingerprint, page.episode), event, note)
         self.incident.pages[name] = replace(
             page,
             severity=event.severity if louder else page.severity,
@@ -189,7 +240,7 @@ class _Draft:
         told = self.incident.alerts.get(print_)
         if told is None or not told.firing:
             return
-        self.incident.alerts[print_] = replace(told, firing=False, explained_by="")
+        self.incident.alerts[print_] = replace(told, firing=False, explained_by="", **_UNMUTED)
         # The end in the words of the beginning: the rule may have been renamed, or be gone with its name and severity.
         event = replace(event, alert=told.alert, severity=told.severity, layer=told.layer)
         for name in told.receivers:
@@ -209,7 +260,14 @@ class _Draft:
             self._row(name, Action.RESOLVE, key, begun, begun, event)
 
     def _row(
-        self, name: str, action: Action, key: str, identity: tuple[str, int], begun: tuple[str, int], event: AlertEvent
+        self,
+        name: str,
+        action: Action,
+        key: str,
+        identity: tuple[str, int],
+        begun: tuple[str, int],
+        event: AlertEvent,
+        note: str = "",
     ) -> None:
         """`identity` makes the id; `begun` is what `DeliveryQueue.delivered` is asked for."""
         self.rows.append(
@@ -222,8 +280,13 @@ class _Draft:
                 fingerprint=begun[0],
                 event=replace(event, episode=begun[1]),
                 created_at=self._now,
+                note=note,
             )
         )
+
+
+def _nothing_mutes(_event: AlertEvent, _now: float) -> None:
+    return None
 
 
 def _shadowed(event: AlertEvent) -> AlertEvent:

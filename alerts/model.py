@@ -48,6 +48,12 @@ class Told(msgspec.Struct, kw_only=True):
     receivers: list[str] = []
     """Receivers that were told of the current episode, or whose open page it joined: exactly those are told its end."""
     episode: int = 1
+    muted_by: str = ""
+    """What keeps it from being told now; such an alert fires, and some of its receivers do not know."""
+    muted_until: float | None = None
+    """When that ends by itself, in seconds since the epoch."""
+    untold: AlertEvent | None = None
+    """While it is muted: what is to be told when the mute ends."""
 
 
 class Page(msgspec.Struct, kw_only=True):

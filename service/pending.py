@@ -62,7 +62,7 @@ class Pending:
         return {delivery.receiver for delivery in self.deliveries}
 
     def __bool__(self) -> bool:
-        return bool(self.ends or self.touched or self.events or self.own_states)
+        return bool(self.ends or self.touched or self.events or self.own_states or self._incidents or self.deliveries)
 
     def commit(self, now: float, checkpoint_rows: int) -> tuple[Commit, list[Live]]:
         """The transaction, and the runs whose checkpoint is in it: after so many rows of their log, and at their end."""

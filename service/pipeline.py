@@ -135,7 +135,9 @@ class Pipeline:
         self._watch.tick(pending, now)
         if self._parts.canary is not None:
             self._parts.canary.tick(pending, now)
-        over = self._parts.shelf.expired(now, silent=silent) if live_clock else []
+        self._due(pending, now)
+        expired = self._parts.shelf.expired(now, silent=silent) if live_clock else []
+        over = [live for live in expired if not self._parts.book.waits(live.run.run)]
         for live in over:
             if live.saved < live.sequence:
                 pending.save(live)
@@ -279,6 +281,15 @@ class Pipeline:
         if found.events or live.states.dirty:
             self._touch(live, found.events, pending, now)
             pending.judged(live.partition)
+
+    def _due(self, pending: Pending, now: float) -> None:
+        """What the incident book has to say because time has passed."""
+        plan = self._parts.book.tick(now)
+        pending.planned((), plan)
+        runs = {incident.run for incident in plan.incidents}
+        for live in self._parts.shelf.all():
+            if live.run.run in runs:
+                pending.judged(live.partition)
 
     def _judge(self, live: Live, raw: RawRecord, record: wire.Record, now: float) -> Judged:
         clock = self._parts.clock

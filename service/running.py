@@ -25,6 +25,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from alerts.incidents import IncidentBook
 from alerts.model import Delivery, Outcome
+from alerts.muting.muting import Muting
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
 from alerts.secrets import Secrets
@@ -101,7 +102,8 @@ class Running:
             self.store.close()
             self._guard.release()
             raise
-        self._book = IncidentBook(self._alerts.router, self._alerts.reach)
+        self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours)
+        self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting)
         self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
         runs = Runs(
             max_runs=config.limits.max_runs,
@@ -211,6 +213,7 @@ class Running:
         self._baselines = baselines
 
         def swap() -> Processed:
+            self._muting.configure(alerts.declared, alerts.router.quiet_hours)
             self._book.reconfigure(alerts.router, alerts.reach)
             self._canary.use(alerts.canary)
             return self.pipeline.reload(engine, now, recorded_for)

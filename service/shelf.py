@@ -71,11 +71,24 @@ class Shelf:
         """Bring back the runs that were running there: their silence is ours to judge."""
         for row in self._store.runs(partition=partition, status=RunStatus.RUNNING):
             self.get(row.run, partition)
+        self._restore_waiting(partition)
 
     def restore_running(self) -> None:
         """Bring back all running runs, for a source whose partitions nobody else reads and which may be gone (old files)."""
         for row in self._store.runs(status=RunStatus.RUNNING):
             self.get(row.run, row.partition)
+        self._restore_waiting(None)
+
+    def _restore_waiting(self, partition: str | None) -> None:
+        """Bring back runs that have ended or were let go of, of which something is still to be told at its time."""
+        waiting = {
+            incident.run
+            for incident in self._store.open_incidents()
+            if any(told.untold is not None for told in incident.alerts.values())
+        }
+        for row in self._store.runs(partition=partition) if waiting else ():
+            if row.run in waiting:
+                self.get(row.run, row.partition)
 
     def forget(self, run: str) -> None:
         """Drop a run; it comes back from the store with its next record."""

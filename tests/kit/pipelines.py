@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from alerts.config import default_config
-from alerts.incidents import IncidentBook, Route
+from alerts.incidents import IncidentBook, MuteBy, Route
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
 from collector.model import Batch
@@ -97,6 +97,7 @@ class Bench:
         max_series: int = 1_000,
         checkpoint_rows: int = 200,
         route: Route | None = None,
+        mute: MuteBy | None = None,
         own: bool = True,
         recorded_for: RecordedFor | None = None,
     ) -> None:
@@ -108,6 +109,7 @@ class Bench:
             "max_series": max_series,
             "checkpoint_rows": checkpoint_rows,
             "route": route,
+            "mute": mute,
             "own": own,
             "recorded_for": recorded_for,
         }
@@ -119,7 +121,7 @@ class Bench:
         self.letters = MemoryDeadLetters()
         self.health = Health()
         alerts = default_config()
-        self.book = IncidentBook(route or alerts.router, alerts.reach)
+        self.book = IncidentBook(route or alerts.router, alerts.reach, mute)
         runs = Runs(
             max_runs=max_runs,
             max_series_per_run=max_series,
