@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,12 @@ import pytest
 from alerts.canary import CANARY
 from alerts.config import parse_config
 from alerts.matching import MatchEntry, told
-from alerts.muting.files import expired, moment
+from alerts.muting.files import expired, moment, parse_silences
 from alerts.muting.hours import Hours
 from alerts.muting.model import Mute, Silence, Window
 from alerts.muting.muting import Declared, Muting
 from rules.model import Severity
-from rules.strict_yaml import ConfigErrors
+from rules.strict_yaml import ConfigError, ConfigErrors
 from tests.kit.receivers import event, tools
 
 NIGHT = Hours(begins="22:00", ends="07:00", zone="UTC")
@@ -135,6 +136,14 @@ def test_the_files(tmp_path: Path) -> None:
     assert expired(config.declared.silences, found.expires_at - 1) == []
     (error,) = expired(config.declared.silences, found.expires_at)
     assert str(error).endswith("silences.yaml:3:5: silence 'nan-ablation' of ada has expired (remove it, or prolong it)")
+
+
+def test_the_documented_silences_load() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "alerts" / "silences.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml silences\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    errors: list[ConfigError] = []
+    (found,) = parse_silences(text, "silences.yaml", errors)
+    assert (errors, found.owner, found.expires_at) == ([], "ada", moment("2026-12-04T17:00Z"))
 
 
 @pytest.mark.parametrize(
