@@ -85,15 +85,15 @@ class Engine:
         if not programs:
             return values
         frame = Frame(view, _NOTHING_FIRES)
-        series, members = view.series, view.members
+        step, series, members = frame.step, view.series, view.members
         overlay: Overlay | None = None
         if program_of_run.chained:
-            frame.series = overlay = Overlay(series, view.step)
+            frame.series = overlay = Overlay(series, step)
+        labelled = members.keys()
         for program in programs:
-            fans = members and any(name in members for name in program.bare)
-            for key, fan in _record_targets(program, members) if fans else program.alone:
+            for key, fan in program.alone if labelled.isdisjoint(program.bare) else _record_targets(program, members):
                 existing = series.get(key)
-                if existing is not None and frame.end(existing.steps):
+                if existing is not None and (steps := existing.steps) and steps[-1] >= step and frame.end(steps):
                     continue  # an earlier row of this step gave it
                 frame.fan = fan
                 try:
