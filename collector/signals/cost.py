@@ -10,7 +10,7 @@ and a grad_norm that is not finite is none either; it stays in the count of reco
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from collector.catalogue import Metric
@@ -36,14 +36,20 @@ class Cost:
     def __init__(self) -> None:
         self._moved = 0
         """Newest records in a row whose gradient was not 0, as far as known: a cache, so that a sound run counts nothing."""
+        self._config: Mapping[str, Any] | None = None
+        self._gpus: float | None = None
+        """What that configuration says: a cache too."""
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
-        if row.fresh and (gpus := _gpus(run)) is not None:
-            derived.add_one(_SECONDS, max(0.0, run.event_time - run.started_at) * gpus)
+        if run.config is not self._config:  # a run that declares itself anew has another one
+            self._config, self._gpus = run.config, _gpus(run.config)
+        if row.fresh and self._gpus is not None:
+            derived.add_one(_SECONDS, max(0.0, run.event_time - run.started_at) * self._gpus)
         if row.late or not row.fresh:
             self._moved = 0
         if GRAD in run.arrived and (share := self._share(run.series[GRAD], run.step, row.late)) is not None:
-            derived.add_one(_SHARE, share)
+            derived.blocks.append(_SHARE)
+            derived.values.append(share)
 
     def _share(self, series: Series, step: int, late: bool) -> float | None:
         """None with too few records to speak of a share."""
@@ -73,9 +79,9 @@ class Cost:
         self._moved = 0
 
 
-def _gpus(run: RunState) -> float | None:
+def _gpus(config: Mapping[str, Any]) -> float | None:
     for name in GPUS:
-        value = run.config.get(name)
+        value = config.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             return float(value)
     return None

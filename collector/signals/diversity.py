@@ -96,9 +96,11 @@ class Diversity:
         if fit is None:
             return
         slope, mean, values = fit
-        derived.add(_FALL, slope, _records_left(slope, mean, values))
+        derived.blocks.append(_FALL)
+        derived.values += (slope, _records_left(slope, mean, values))
         if self._early > 0.0 and mean > 0.0:
-            derived.add_one(_RATIO, -slope / mean / self._early)
+            derived.blocks.append(_RATIO)
+            derived.values.append(-slope / mean / self._early)
 
     def _learn(self, value: float) -> None:
         if not isfinite(value):

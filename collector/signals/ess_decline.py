@@ -54,19 +54,24 @@ class EssDecline:
         if ESS not in run.arrived:
             return
         series, baselines, step, late = run.series, run.baselines, run.step, row.late
+        blocks, values = derived.blocks, derived.values  # appended to at once: a call for each value takes as long as the value
         if (baseline := baselines.get(ESS)) is not None and baseline.centre > 0:
             if (mean := level(series[ESS], step, SHORT)) is not None:
-                derived.add_one(_RELATIVE, mean / baseline.centre)
+                blocks.append(_RELATIVE)
+                values.append(mean / baseline.centre)
         if (z := self._trend.z(run, row)) is not None:
-            derived.add_one(_TREND, z)
+            blocks.append(_TREND)
+            values.append(z)
         for block, names in _EVIDENCE:
             raised: bool | None = None
             for name in names:
                 if (baseline := baselines.get(name)) is not None and name in series:
                     found = _raised(series[name], baseline, step, late)
-                    raised = raised if found is None else found or bool(raised)
+                    if found is not None:
+                        raised = found or raised is True
             if raised is not None:
-                derived.add_one(block, float(raised))
+                blocks.append(block)
+                values.append(1.0 if raised else 0.0)
 
     def cut(self, step: int) -> None:
         self._trend.forget()
@@ -86,7 +91,10 @@ class EssDecline:
 
 def _raised(series: Series, baseline: Baseline, step: int, late: bool) -> bool | None:
     """Whether a metric stands far above its baseline; None when there is nothing finite lately."""
-    limit = max(RATIO * baseline.centre, baseline.centre + SIGMAS * baseline.scale)
+    centre = baseline.centre
+    limit, other = RATIO * centre, centre + SIGMAS * baseline.scale
+    if limit < other:
+        limit = other
     values = series.values
     if not late and len(values) >= SHORT and limit >= values[-1] > -inf and limit >= values[-2] and limit >= values[-3]:
         return False  # as usual: no mean is above what each of them is below

@@ -69,12 +69,14 @@ class Length:
                 _apart(series[CORRECT].values[-WINDOW:], series[INCORRECT].values[-WINDOW:], derived)
         if MEAN in arrived and (baseline := run.baselines.get(MEAN)) is not None:
             if (collapsed := _collapsed(series[MEAN], baseline, step, row.late)) is not None:
-                derived.add_one(_COLLAPSE, float(collapsed))
+                derived.blocks.append(_COLLAPSE)
+                derived.values.append(1.0 if collapsed else 0.0)
         if TRUNCATED in arrived or SHORTEST in arrived or LONGEST in arrived:
             ratio = series[TRUNCATED].at(step) if TRUNCATED in series else None
             cut = ratio >= ALL if ratio is not None and isfinite(ratio) else _at_the_limit(run)
             if cut is not None:
-                derived.add_one(_ALL_TRUNCATED, float(cut))
+                derived.blocks.append(_ALL_TRUNCATED)
+                derived.values.append(1.0 if cut else 0.0)
 
     def cut(self, step: int) -> None:
         """Nothing is kept."""
@@ -101,7 +103,8 @@ def _apart(correct: Sequence[float], incorrect: Sequence[float], derived: Derive
     incorrect_grows = other_slope > GROWTH and _rises(incorrect)
     correct_grows = incorrect_grows and slope > GROWTH and _rises(correct)
     hack = correct_grows and slope > other_slope
-    derived.add(_SLOPES, slope, other_slope, float(hack), float(incorrect_grows and not correct_grows))
+    derived.blocks.append(_SLOPES)
+    derived.values += (slope, other_slope, 1.0 if hack else 0.0, 1.0 if incorrect_grows and not correct_grows else 0.0)
 
 
 def _rises(values: Sequence[float]) -> bool:

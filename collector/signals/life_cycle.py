@@ -160,15 +160,18 @@ class LifeCycle:
         last, self._last_time = self._last_time, run.event_time
         if last is not None and not row.resumed:
             gap = max(0.0, run.event_time - last)
-            self._gaps.append(gap)
-            insort(self._ordered, gap)
-            if len(self._gaps) > GAPS:
-                del self._ordered[bisect_left(self._ordered, self._gaps.pop(0))]
-            self._gap_median = median(self._ordered)
-            derived.add(_GAP, gap)
+            gaps, ordered = self._gaps, self._ordered
+            gaps.append(gap)
+            insort(ordered, gap)
+            if len(gaps) > GAPS:
+                del ordered[bisect_left(ordered, gaps.pop(0))]
+            self._gap_median = median(ordered)
+            derived.blocks.append(_GAP)
+            derived.values.append(gap)
         if self._gaps:
             self.stall_after = max(STALL_GAPS * self._gap_median, STALL_FLOOR)
-            derived.add(_RHYTHM, self._gap_median, self.stall_after)
+            derived.blocks.append(_RHYTHM)
+            derived.values += (self._gap_median, self.stall_after)
         elif last is not None:
             self.stall_after = STALL_FLOOR
 

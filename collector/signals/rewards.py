@@ -54,6 +54,7 @@ METRICS: Final = (
 )
 _FALL: Final = Block("reward_fall_share")
 _BOTH: Final = Block("no_learning_signal", "no_update")
+_NEITHER: Final = (0.0, 0.0)
 _NOTHING: Final = Block("no_learning_signal")
 _NO_UPDATE: Final = Block("no_update")
 _COMPONENTS: Final = Block("reward_components_dead", "reward_component_divergence")
@@ -73,7 +74,8 @@ class Rewards:
                 self._range.forget()
             self._components.changed(row.present)
         if REWARD in arrived and (share := self._fall_share(series[REWARD], step, row.late)) is not None:
-            derived.add_one(_FALL, share)
+            derived.blocks.append(_FALL)
+            derived.values.append(share)
         if GRAD in arrived or not arrived.isdisjoint(SPREADS):
             _teaches(run, derived)
         members = run.members.get(COMPONENT, ())
@@ -121,7 +123,8 @@ def _teaches(run: RunState, derived: Derived) -> None:
     if grad is None:
         return
     if grad != 0.0:  # nearly always, and then it is neither, whatever the rewards are
-        derived.add(_BOTH, 0.0, 0.0)
+        derived.blocks.append(_BOTH)
+        derived.values += _NEITHER
         return
     differ, within = _differ(series, step)
     if differ is None:

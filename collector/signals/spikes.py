@@ -83,9 +83,10 @@ class Spikes:
         if middle == 0.0:
             return None
         ratio, sigmas = magnitude / middle, (magnitude - middle) / scale
+        in_a_row = self._in_a_row.get(name, 0)
         if magnitude < inf:
-            self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
-        return ratio, sigmas, self._in_a_row.get(name, 0)
+            in_a_row = self._in_a_row[name] = in_a_row + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
+        return ratio, sigmas, in_a_row
 
     def _late(self, run: RunState, name: str) -> tuple[float, float, int] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""
