@@ -18,9 +18,10 @@ def fingerprint(event: AlertEvent) -> str:
     return _digest(fingerprint_source(event.run, event.id, event.labels))
 
 
-def delivery_id(incident: str, fingerprint: str, episode: int, action: Action, receiver: str) -> str:
-    """32 hex digits; the same events always give the same rows, so a row can be refused the second time."""
-    return _digest([incident, fingerprint, episode, action.value, receiver])[:32]
+def delivery_id(incident: str, fingerprint: str, episode: int, action: Action, receiver: str, count: int = 0) -> str:
+    """32 hex digits; the same events always give the same rows, so a row can be refused the second time. `count` tells rows
+    apart of which there may be several, as updates."""
+    return _digest([incident, fingerprint, episode, action.value, receiver, *([count] if count else [])])[:32]
 
 
 def incident_key(incident: str) -> str:

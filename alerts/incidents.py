@@ -18,6 +18,10 @@ The rules of the planner
 7. What is muted (silence, maintenance window, quiet hours) is kept in the incident and told to nobody new. When the mute ends
    and the alert still fires unexplained, `tick` tells it to whom it is routed then. If it is over before, nothing is said;
    who was told before the mute is told the end in spite of it.
+8. An acknowledgement is told, as an update, to the pages of receivers of scope "incident" and "thread". It has an owner and an
+   expiry and is over with the incident.
+9. An incident that is closed by hand: all who were told are told the end, with who closed it. What fires on stays in the
+   incident and is told to nobody until it has cleared and fires anew; an alert that is new to the incident is told as ever.
 
 Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the
 page stays open instead of closing and paging again.
@@ -32,7 +36,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from alerts.identity import alert_key, delivery_id, fingerprint, incident_key
-from alerts.model import Action, Delivery, Incident, Page, Told
+from alerts.model import Acknowledgement, Action, Delivery, Incident, Page, Told
 from alerts.muting.model import Mute
 from rules.model import SHADOW, AlertEvent, EventState, Severity
 
@@ -128,6 +132,34 @@ class IncidentBook:
                 rows += [_with_explained(row, draft.incident) for row in draft.rows]
         return Plan(changed, rows)
 
+    def acknowledge(self, incident: str, owner: str, until: float, note: str, now: float) -> Plan:
+        """Somebody has this incident in hand until then (seconds since the epoch); `note` says so to people. Nothing when it
+        is not open here."""
+        found = self._by_id(incident)
+        if found is None:
+            return Plan()
+        draft = self._draft(found, now)
+        draft.incident.acknowledged = Acknowledgement(owner=owner, at=now, until=until)
+        draft.update(note)
+        return self._keep(draft)
+
+    def close_by_hand(self, incident: str, owner: str, now: float) -> Plan:
+        """Tell the end of everything that is told of this incident. Nothing when it is not open here."""
+        found = self._by_id(incident)
+        if found is None:
+            return Plan()
+        draft = self._draft(found, now)
+        for print_ in list(draft.incident.alerts):
+            draft.close(print_, owner)
+        return self._keep(draft)
+
+    def _by_id(self, incident: str) -> Incident | None:
+        return next((found for found in self._open.values() if found.id == incident), None)
+
+    def _keep(self, draft: _Draft) -> Plan:
+        self._open[draft.incident.run] = draft.incident
+        return Plan([draft.incident], [_with_explained(row, draft.incident) for row in draft.rows])
+
     def waits(self, run: str) -> bool:
         """Whether something about this run becomes due without an event: it must not be forgotten before."""
         found = self._open.get(run)
@@ -191,7 +223,7 @@ class _Draft:
 
     def _tell_new(self, print_: str, told: Told, event: AlertEvent, note: str = "") -> Told:
         new = [name for name in self._route(event) if name not in told.receivers]
-        if not new:
+        if not new or told.closed_by:
             return told
         if (mute := self._mute(event, self._now)) is not None:
             return replace(told, muted_by=mute.by, muted_until=mute.until, untold=event)
@@ -204,7 +236,7 @@ class _Draft:
         explained_by = event.explained_by if event.state is EventState.EXPLAINED else ""
         if known is not None and known.firing:
             # Name, severity and layer may have been edited; the episode stays the one under which receivers were told.
-            edited = {"alert": event.alert, "severity": event.severity, "layer": event.layer}
+            edited = {"alert": event.alert, "severity": event.severity, "layer": event.layer, "event": event}
             return replace(known, **edited, explained_by=explained_by, **_UNMUTED)
         # A rule that lost its state counts its episodes anew; within an incident they must not repeat.
         episode = event.episode if known is None else max(event.episode, known.episode + 1)
@@ -216,7 +248,29 @@ class _Draft:
             layer=event.layer,
             explained_by=explained_by,
             episode=episode,
+            event=event,
         )
+
+    def update(self, note: str) -> None:
+        """Tell every page of a change that is no alert's."""
+        self.incident.updates += 1
+        for name, page in self.incident.pages.items():
+            told = self.incident.alerts[page.alerts[0]]
+            if name in self._reach and told.event is not None:
+                begun = (page.fingerprint, page.episode)
+                event = replace(told.event, severity=page.severity)
+                key = incident_key(self.incident.id)
+                self._row(name, Action.UPDATE, key, begun, begun, event, note, self.incident.updates)
+
+    def close(self, print_: str, owner: str) -> None:
+        """End a firing alert for everybody who was told, and tell nobody of it again."""
+        told = self.incident.alerts[print_]
+        if not told.firing or told.event is None or told.closed_by:
+            return
+        note = f"closed by {owner}"
+        event = replace(told.event, state=EventState.RESOLVED, reason=note, event_time=self._now)
+        self._resolve(print_, event, note)
+        self.incident.alerts[print_] = replace(told, receivers=[], closed_by=owner, **_UNMUTED)
 
     def _tell(self, name: str, print_: str, told: Told, event: AlertEvent, note: str) -> None:
         if self._reach.get(name, Reach()).scope == "alert":
@@ -236,7 +290,7 @@ class _Draft:
             alerts=[*page.alerts, print_],
         )
 
-    def _resolve(self, print_: str, event: AlertEvent) -> None:
+    def _resolve(self, print_: str, event: AlertEvent, note: str = "") -> None:
         told = self.incident.alerts.get(print_)
         if told is None or not told.firing:
             return
@@ -246,18 +300,18 @@ class _Draft:
         for name in told.receivers:
             page = self.incident.pages.get(name)
             if page is None or print_ not in page.alerts:
-                self._end(name, alert_key(print_), (print_, told.episode), event)
+                self._end(name, alert_key(print_), (print_, told.episode), event, note)
             elif remaining := [other for other in page.alerts if other != print_]:
                 self.incident.pages[name] = replace(page, alerts=remaining)
             else:
                 del self.incident.pages[name]
                 last = replace(event, severity=page.severity)
-                self._end(name, incident_key(self.incident.id), (page.fingerprint, page.episode), last)
+                self._end(name, incident_key(self.incident.id), (page.fingerprint, page.episode), last, note)
 
-    def _end(self, name: str, key: str, begun: tuple[str, int], event: AlertEvent) -> None:
+    def _end(self, name: str, key: str, begun: tuple[str, int], event: AlertEvent, note: str) -> None:
         # A receiver that has left the configuration still gets its row: it fails there, visibly, instead of vanishing.
         if self._reach.get(name, Reach()).send_resolved:
-            self._row(name, Action.RESOLVE, key, begun, begun, event)
+            self._row(name, Action.RESOLVE, key, begun, begun, event, note)
 
     def _row(
         self,
@@ -268,11 +322,12 @@ class _Draft:
         begun: tuple[str, int],
         event: AlertEvent,
         note: str = "",
+        count: int = 0,
     ) -> None:
         """`identity` makes the id; `begun` is what `DeliveryQueue.delivered` is asked for."""
         self.rows.append(
             Delivery(
-                id=delivery_id(self.incident.id, *identity, action, name),
+                id=delivery_id(self.incident.id, *identity, action, name, count),
                 receiver=name,
                 action=action,
                 incident=self.incident.id,

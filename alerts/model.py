@@ -54,6 +54,10 @@ class Told(msgspec.Struct, kw_only=True):
     """When that ends by itself, in seconds since the epoch."""
     untold: AlertEvent | None = None
     """While it is muted: what is to be told when the mute ends."""
+    event: AlertEvent | None = None
+    """What was last heard of it while it fired; None in incidents of versions that did not keep it."""
+    closed_by: str = ""
+    """Who closed it by hand while it fired; it is not told again before it has cleared and fires anew."""
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -70,6 +74,16 @@ class Page(msgspec.Struct, kw_only=True):
     """Fingerprints that hold it open; the last one to resolve closes it."""
 
 
+class Acknowledgement(msgspec.Struct, kw_only=True, frozen=True):
+    """Somebody has an incident in hand."""
+
+    owner: str
+    at: float
+    """Seconds since the epoch."""
+    until: float
+    """When it expires."""
+
+
 class Incident(msgspec.Struct, kw_only=True):
     """The alerts of one run from the first that fires until none does."""
 
@@ -83,7 +97,10 @@ class Incident(msgspec.Struct, kw_only=True):
     alerts: dict[str, Told] = {}
     """By fingerprint."""
     pages: dict[str, Page] = {}
-    """By receiver of scope "incident"."""
+    """By receiver of scope "incident" or "thread"."""
+    acknowledged: Acknowledgement | None = None
+    updates: int = 0
+    """How often its receivers were told of a change that is no alert's; part of those rows' ids."""
 
 
 class LineState(enum.StrEnum):
