@@ -29,32 +29,18 @@ page stays open instead of closing and paging again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from alerts.identity import alert_key, delivery_id, fingerprint, incident_key
-from alerts.model import Acknowledgement, Action, Delivery, Incident, Page, Told
-from alerts.muting.model import Mute
-from rules.model import SHADOW, AlertEvent, EventState, Severity
+from alerts.draft import Draft, MuteBy, Reach, Route
+from alerts.identity import fingerprint
+from alerts.model import Acknowledgement, Delivery, Incident
+from rules.model import SHADOW, AlertEvent, EventState
 
-Route = Callable[[AlertEvent], Sequence[str]]
-"""Names of the receivers of an event, without repetition, in order."""
-MuteBy = Callable[[AlertEvent, float], Mute | None]
-"""Why an alert is told to nobody at a time (seconds since the epoch), if so."""
-
-_LOUDNESS = {severity: rank for rank, severity in enumerate(Severity)}
-_UNMUTED: Final[Mapping[str, Any]] = {"muted_by": "", "muted_until": None, "untold": None}
-
-
-class Reach(NamedTuple):
-    """What the planner has to know of a receiver."""
-
-    scope: str = "alert"
-    """"alert", "incident" or "thread", see `alerts.model.Receiver`."""
-    send_resolved: bool = True
+__all__ = ["IncidentBook", "MuteBy", "Plan", "Reach", "Route"]
 
 
 class Plan(NamedTuple):
@@ -156,7 +142,7 @@ class IncidentBook:
     def _by_id(self, incident: str) -> Incident | None:
         return next((found for found in self._open.values() if found.id == incident), None)
 
-    def _keep(self, draft: _Draft) -> Plan:
+    def _keep(self, draft: Draft) -> Plan:
         self._open[draft.incident.run] = draft.incident
         return Plan([draft.incident], [_with_explained(row, draft.incident) for row in draft.rows])
 
@@ -165,9 +151,9 @@ class IncidentBook:
         found = self._open.get(run)
         return found is not None and any(told.untold is not None for told in found.alerts.values())
 
-    def _draft(self, incident: Incident, now: float) -> _Draft:
+    def _draft(self, incident: Incident, now: float) -> Draft:
         copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages))
-        return _Draft(copy, self._route, self._reach, self._mute, now)
+        return Draft(copy, self._route, self._reach, self._mute, now)
 
     def _apply_moment(self, events: Sequence[AlertEvent], now: float) -> tuple[Incident | None, list[Delivery]]:
         first = events[0]
@@ -190,154 +176,6 @@ class IncidentBook:
             incident.closed_at = first.event_time
             self._open.pop(first.run, None)
         return incident, [_with_explained(row, incident) for row in draft.rows]
-
-
-class _Draft:
-    """One incident while one moment is folded into it. `Told` and `Page` are replaced, never changed in place."""
-
-    def __init__(self, incident: Incident, route: Route, reach: Mapping[str, Reach], mute: MuteBy, now: float) -> None:
-        self.incident = incident
-        self.rows: list[Delivery] = []
-        self._route = route
-        self._reach = reach
-        self._mute = mute
-        self._now = now
-
-    def apply(self, print_: str, event: AlertEvent) -> None:
-        if event.state is EventState.RESOLVED:
-            self._resolve(print_, event)
-            return
-        told = self._fires(print_, event)
-        if event.state is EventState.FIRING and event.severity is not Severity.INFO:
-            told = self._tell_new(print_, told, event)
-        self.incident.alerts[print_] = told
-
-    def look_again(self, print_: str) -> bool:
-        """Tell an alert that was muted and is not any more. Whether anything is different now."""
-        told = self.incident.alerts[print_]
-        if told.untold is None:
-            return False
-        now = self._tell_new(print_, replace(told, **_UNMUTED), told.untold, f"{told.muted_by} ended, it still fires")
-        self.incident.alerts[print_] = now
-        return (now.muted_by, now.muted_until) != (told.muted_by, told.muted_until)
-
-    def _tell_new(self, print_: str, told: Told, event: AlertEvent, note: str = "") -> Told:
-        new = [name for name in self._route(event) if name not in told.receivers]
-        if not new or told.closed_by:
-            return told
-        if (mute := self._mute(event, self._now)) is not None:
-            return replace(told, muted_by=mute.by, muted_until=mute.until, untold=event)
-        for name in new:
-            self._tell(name, print_, told, event, note)
-        return replace(told, receivers=[*told.receivers, *new])
-
-    def _fires(self, print_: str, event: AlertEvent) -> Told:
-        known = self.incident.alerts.get(print_)
-        explained_by = event.explained_by if event.state is EventState.EXPLAINED else ""
-        if known is not None and known.firing:
-            # Name, severity and layer may have been edited; the episode stays the one under which receivers were told.
-            edited = {"alert": event.alert, "severity": event.severity, "layer": event.layer, "event": event}
-            return replace(known, **edited, explained_by=explained_by, **_UNMUTED)
-        # A rule that lost its state counts its episodes anew; within an incident they must not repeat.
-        episode = event.episode if known is None else max(event.episode, known.episode + 1)
-        return Told(
-            alert=event.alert,
-            id=event.id,
-            labels=event.labels,
-            severity=event.severity,
-            layer=event.layer,
-            explained_by=explained_by,
-            episode=episode,
-            event=event,
-        )
-
-    def update(self, note: str) -> None:
-        """Tell every page of a change that is no alert's."""
-        self.incident.updates += 1
-        for name, page in self.incident.pages.items():
-            told = self.incident.alerts[page.alerts[0]]
-            if name in self._reach and told.event is not None:
-                begun = (page.fingerprint, page.episode)
-                event = replace(told.event, severity=page.severity)
-                key = incident_key(self.incident.id)
-                self._row(name, Action.UPDATE, key, begun, begun, event, note, self.incident.updates)
-
-    def close(self, print_: str, owner: str) -> None:
-        """End a firing alert for everybody who was told, and tell nobody of it again."""
-        told = self.incident.alerts[print_]
-        if not told.firing or told.event is None or told.closed_by:
-            return
-        note = f"closed by {owner}"
-        event = replace(told.event, state=EventState.RESOLVED, reason=note, event_time=self._now)
-        self._resolve(print_, event, note)
-        self.incident.alerts[print_] = replace(told, receivers=[], closed_by=owner, **_UNMUTED)
-
-    def _tell(self, name: str, print_: str, told: Told, event: AlertEvent, note: str) -> None:
-        if self._reach.get(name, Reach()).scope == "alert":
-            self._row(name, Action.TRIGGER, alert_key(print_), (print_, told.episode), (print_, told.episode), event, note)
-            return
-        page = self.incident.pages.get(name)
-        if page is None:
-            page = Page(fingerprint=print_, episode=told.episode, severity=event.severity)
-        louder = _LOUDNESS[event.severity] > _LOUDNESS[page.severity]
-        if print_ not in page.told or louder:
-            key = incident_key(self.incident.id)
-            self._row(name, Action.TRIGGER, key, (print_, told.episode), (page.fingerprint, page.episode), event, note)
-        self.incident.pages[name] = replace(
-            page,
-            severity=event.severity if louder else page.severity,
-            told=page.told if print_ in page.told else [*page.told, print_],
-            alerts=[*page.alerts, print_],
-        )
-
-    def _resolve(self, print_: str, event: AlertEvent, note: str = "") -> None:
-        told = self.incident.alerts.get(print_)
-        if told is None or not told.firing:
-            return
-        self.incident.alerts[print_] = replace(told, firing=False, explained_by="", **_UNMUTED)
-        # The end in the words of the beginning: the rule may have been renamed, or be gone with its name and severity.
-        event = replace(event, alert=told.alert, severity=told.severity, layer=told.layer)
-        for name in told.receivers:
-            page = self.incident.pages.get(name)
-            if page is None or print_ not in page.alerts:
-                self._end(name, alert_key(print_), (print_, told.episode), event, note)
-            elif remaining := [other for other in page.alerts if other != print_]:
-                self.incident.pages[name] = replace(page, alerts=remaining)
-            else:
-                del self.incident.pages[name]
-                last = replace(event, severity=page.severity)
-                self._end(name, incident_key(self.incident.id), (page.fingerprint, page.episode), last, note)
-
-    def _end(self, name: str, key: str, begun: tuple[str, int], event: AlertEvent, note: str) -> None:
-        # A receiver that has left the configuration still gets its row: it fails there, visibly, instead of vanishing.
-        if self._reach.get(name, Reach()).send_resolved:
-            self._row(name, Action.RESOLVE, key, begun, begun, event, note)
-
-    def _row(
-        self,
-        name: str,
-        action: Action,
-        key: str,
-        identity: tuple[str, int],
-        begun: tuple[str, int],
-        event: AlertEvent,
-        note: str = "",
-        count: int = 0,
-    ) -> None:
-        """`identity` makes the id; `begun` is what `DeliveryQueue.delivered` is asked for."""
-        self.rows.append(
-            Delivery(
-                id=delivery_id(self.incident.id, *identity, action, name, count),
-                receiver=name,
-                action=action,
-                incident=self.incident.id,
-                dedup_key=key,
-                fingerprint=begun[0],
-                event=replace(event, episode=begun[1]),
-                created_at=self._now,
-                note=note,
-            )
-        )
 
 
 def _nothing_mutes(_event: AlertEvent, _now: float) -> None:
