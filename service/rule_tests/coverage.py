@@ -14,6 +14,7 @@ from typing import NamedTuple
 from rules.bundle import AlertRule
 from service.rule_tests.comparing import Outcome
 from service.rule_tests.files import Case
+from tocsin import wire
 
 
 class Gap(NamedTuple):
@@ -47,4 +48,7 @@ def gaps(rules: Iterable[AlertRule], outcomes: Iterable[Outcome]) -> list[Gap]:
 
 def _has_non_finite(case: Case) -> bool:
     every = [*case.metrics.values(), *case.signals.values()]
+    for groups in case.groups:
+        if groups is not None:
+            every += [[wire.metric_value(value) for value in values] for values in (groups.reward_mean, groups.reward_std)]
     return any(value is not None and not math.isfinite(value) for series in every for value in series)

@@ -22,6 +22,8 @@ from rules.names import suggestion
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
 from rules.typed_yaml import convert
 from service.rule_tests.notation import NotationError, Series, parse_series
+from service.rule_tests.rows import Declared, DeclareSpec, GroupsSpec, Prompts, read_declared, read_prompts, read_steps
+from tocsin import wire
 
 Change = Literal["pending", "firing", "explained", "keeping", "resolved"]
 """What may be expected: the states of an event, and the two phases that make none."""
@@ -64,7 +66,10 @@ class CaseSpec(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, _ONE_OR_MORE]
     metrics: dict[str, str | int | float] = {}
     signals: dict[str, str | int | float] = {}
+    steps: str | int = ""
+    groups: GroupsSpec | None = None
     run: RunSpec = msgspec.field(default_factory=RunSpec)
+    declare: list[DeclareSpec] = []
     every: str = "1m"
     gaps: dict[str, str] = {}
     silence: str = ""
@@ -89,10 +94,15 @@ class Case:
     run: RunSpec
     metrics: Mapping[str, Series]
     signals: Mapping[str, Series]
+    steps: Sequence[int]
+    """The step of each row."""
+    groups: Sequence[wire.Groups | None]
+    """By row; empty when the case has none."""
+    declared: Sequence[Declared]
     times: Sequence[float]
-    """Event time of each step, in seconds; step 1 is the first."""
+    """Event time of each row, in seconds."""
     silence: float | None
-    """Seconds that pass after the last step."""
+    """Seconds that pass after the last row."""
     end: str
     expect: Sequence[Expected]
     expect_marks: Sequence[Mark]
@@ -192,9 +202,14 @@ def _known(wanted: Sequence[str], names: set[str], node: Node, errors: list[Conf
 
 
 def _case(spec: CaseSpec, node: Node, names: set[str], watch: frozenset[str], errors: list[ConfigError]) -> Case:
-    metrics = {key: _series(value, find(node, "metrics", key), errors) for key, value in spec.metrics.items()}
-    signals = {key: _series(value, find(node, "signals", key), errors) for key, value in spec.signals.items()}
-    steps = max(map(len, (*metrics.values(), *signals.values())), default=0)
+    def read(value: str | int | float, at: Node) -> Series:
+        return _series(value, at, errors)
+
+    metrics = {key: read(value, find(node, "metrics", key)) for key, value in spec.metrics.items()}
+    signals = {key: read(value, find(node, "signals", key)) for key, value in spec.signals.items()}
+    prompts = Prompts(0, {}) if spec.groups is None else read_prompts(spec.groups, find(node, "groups"), read, errors)
+    longest = max(prompts.rows, *map(len, (*metrics.values(), *signals.values())), 0)
+    steps = read_steps(spec.steps, longest, find(node, "steps"), read, errors)
     if not steps:
         errors.append(node.mark.error("a test without a series (write metrics: {grad_norm: 0.4x20})"))
     known = definitions()
@@ -213,11 +228,28 @@ def _case(spec: CaseSpec, node: Node, names: set[str], watch: frozenset[str], er
     for alert in sorted(both):
         errors.append(find(node, "quiet").mark.error(f"{alert} is expected to fire and to be quiet (keep one)"))
     marks = [find(node, "expect", index).mark for index in range(len(spec.expect))]
-    times = _times(spec, node, steps, errors)
+    rows = len(steps)
+    times = _times(spec, node, rows, errors)
+    groups = [prompts.at(row) for row in range(rows)] if prompts.tables else []
+    declared = read_declared(spec.declare, spec.run.labels, spec.run.config, rows, find(node, "declare"), errors)
     mark = node.mark
     case_watch = watch | {item.alert for item in spec.expect} | set(spec.quiet) if watch else watch
     return Case(
-        spec.name, mark, spec.run, metrics, signals, times, silence, spec.end, spec.expect, marks, spec.quiet, case_watch
+        name=spec.name,
+        mark=mark,
+        run=spec.run,
+        metrics=metrics,
+        signals=signals,
+        steps=steps,
+        groups=groups,
+        declared=declared,
+        times=times,
+        silence=silence,
+        end=spec.end,
+        expect=spec.expect,
+        expect_marks=marks,
+        quiet=spec.quiet,
+        watch=case_watch,
     )
 
 
@@ -233,14 +265,15 @@ def _series(value: str | int | float, node: Node, errors: list[ConfigError]) -> 
 
 
 def _check_expected(
-    item: Expected, node: Node, names: set[str], watch: frozenset[str], steps: int, errors: list[ConfigError]
+    item: Expected, node: Node, names: set[str], watch: frozenset[str], steps: Sequence[int], errors: list[ConfigError]
 ) -> None:
     if item.alert not in names:
         errors.append(find(node, "alert").mark.error(f"there is no alert {item.alert!r}{suggestion(item.alert, names)}"))
     if (item.step is None) == (item.record is None):
         errors.append(node.mark.error("an expectation stands at one place (write step: 12, or record: 12)"))
-    if item.step is not None and not 1 <= item.step <= steps:
-        errors.append(find(node, "step").mark.error(f"step {item.step} is not in the test, which has steps 1 to {steps}"))
+    if item.step is not None and item.step not in steps:
+        there = f"steps {min(steps)} to {max(steps)}" if steps else "none"
+        errors.append(find(node, "step").mark.error(f"step {item.step} is not in the test, which has {there}"))
     only_events = ("severity", "summary", "reason", "explained_by", "verdict", "value", "limit", "receivers")
     if item.state in PHASES:
         for key in only_events:
@@ -248,19 +281,19 @@ def _check_expected(
                 errors.append(find(node, key).mark.error(f"{item.state} sends nothing: it has no {key} (remove it)"))
 
 
-def _times(spec: CaseSpec, node: Node, steps: int, errors: list[ConfigError]) -> list[float]:
+def _times(spec: CaseSpec, node: Node, rows: int, errors: list[ConfigError]) -> list[float]:
     every = _seconds(spec.every, find(node, "every"), errors)
     gaps: dict[int, float] = {}
     for key, text in spec.gaps.items():
         where = find(node, "gaps", key)
-        if not key.isascii() or not key.isdecimal() or not 1 <= int(key) <= steps:
+        if not key.isascii() or not key.isdecimal() or not 1 <= int(key) <= rows:
             errors.append(where.mark.error(f'{key!r} is no step of the test (write "12": 3h for three hours before step 12)'))
         else:
             gaps[int(key)] = _seconds(text, where, errors)
     times: list[float] = []
     time = 0.0
-    for step in range(1, steps + 1):
-        time += gaps.get(step, every)
+    for row in range(1, rows + 1):
+        time += gaps.get(row, every)
         times.append(time)
     return times
 

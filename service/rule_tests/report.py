@@ -28,7 +28,7 @@ def text(outcome: Outcome) -> str:
 def _table(outcome: Outcome) -> list[str]:
     """step, inputs, alert, verdict, state, value, limit, and what was expected and got there."""
     differing = {(item.alert, item.step): item for item in outcome.differences if item.step is not None}
-    last = len(outcome.case.times)
+    last = outcome.case.steps[-1]
     steps = sorted({step for _, at in differing for step in range((at or 0) - _AROUND, (at or 0) + _AROUND + 1)})
     wanted = set(steps) if steps else set(range(max(1, last - _AROUND), last + 1))
     rows = [("step", "inputs", "alert", "verdict", "state", "value", "limit", "expected", "got")]
@@ -40,7 +40,7 @@ def _table(outcome: Outcome) -> list[str]:
         rows.append(
             (
                 str(seen.step),
-                _inputs(outcome.case, seen.step),
+                _inputs(outcome.case, seen.row),
                 f"{seen.alert}{{{labels}}}" if labels else seen.alert,
                 seen.verdict.value,
                 seen.phase.value,
@@ -59,9 +59,11 @@ def _table(outcome: Outcome) -> list[str]:
     return [*shown, f"... {cut} rows more"] if cut > 0 else shown
 
 
-def _inputs(case: Case, step: int) -> str:
+def _inputs(case: Case, row: int) -> str:
     series = {**case.metrics, **case.signals}
-    pairs = [f"{key}={format_value(values[step - 1] if step <= len(values) else None)}" for key, values in series.items()]
+    pairs = [f"{key}={format_value(values[row] if row < len(values) else None)}" for key, values in series.items()]
+    if case.groups and (groups := case.groups[row]) is not None:
+        pairs.insert(0, f"groups={len(groups.prompt)}")
     return " ".join(pairs[:4]) + (f" and {len(pairs) - 4} more" if len(pairs) > 4 else "")
 
 

@@ -36,8 +36,10 @@ class Happened(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A rule after one step: a line of the table that a failure shows."""
+    """A rule after one row: a line of the table that a failure shows."""
 
+    row: int
+    """From 0; the last one also for what comes after it."""
     step: int
     alert: str
     labels: Mapping[str, str]
@@ -86,16 +88,31 @@ def tell(case: Case, engine: Engine, *, trace: frozenset[str] = frozenset()) -> 
     run = _ToldRun(case.run.recorded, max(DEPTH, engine.depth))
     telling = _Telling(engine, Live(run, RunStates(), RUN), case.alerts, trace)
     telling.take(wire.RunRecord(run=RUN, time=0.0, labels=case.run.labels, config=case.run.config))
-    for index, time in enumerate(case.times):
-        run.told = {key: value for key, value in _row(case.signals, index) if value is not None}
-        metrics = _metrics(_row(case.metrics, index))
-        telling.take(wire.StepRecord(run=RUN, step=index + 1, time=time, names=case.run.names, metrics=metrics))
+    attempt = 1
+    for row, (step, time) in enumerate(zip(case.steps, case.times, strict=True)):
+        telling.row = row
+        for said in case.declared:
+            if said.before == row + 1:
+                attempt = said.attempt
+                opens = wire.RunRecord(run=RUN, time=time, attempt=attempt, labels=dict(said.labels), config=dict(said.config))
+                telling.take(opens)
+        run.told = {key: value for key, value in _row(case.signals, row) if value is not None}
+        record = wire.StepRecord(
+            run=RUN,
+            step=step,
+            time=time,
+            attempt=attempt,
+            names=case.run.names,
+            metrics=_metrics(_row(case.metrics, row)),
+            groups=case.groups[row] if case.groups else None,
+        )
+        telling.take(record)
     run.told = {}
     last = case.times[-1]
     if case.silence is not None:
         telling.pass_time(last + case.silence)
     if case.end:
-        telling.take(wire.EndRecord(run=RUN, time=last, step=len(case.times), status=case.end))
+        telling.take(wire.EndRecord(run=RUN, time=last, attempt=attempt, step=case.steps[-1], status=case.end))
     return telling.told
 
 
@@ -104,6 +121,7 @@ class _Telling:
 
     def __init__(self, engine: Engine, live: Live, about: frozenset[str], trace: frozenset[str]) -> None:
         self.told: Final = Told()
+        self.row = 0
         self._engine: Final = engine
         self._live: Final = live
         self._about: Final = about | trace
@@ -148,15 +166,15 @@ class _Telling:
                     change: Change = "pending" if state.phase is Phase.PENDING else "keeping"
                     self.told.happened.append(Happened(alert, change, dict(key.labels), run.step, run.record, None))
             if alert in self._trace:
-                self.told.seen.append(_seen(key, alert, state, run.step))
+                self.told.seen.append(_seen(self.row, key, alert, state, run.step))
 
 
-def _seen(key: StateKey, alert: str, state: RuleState, step: int) -> Seen:
-    return Seen(step, alert, dict(key.labels), state.verdict, state.phase, state.value, state.limit)
+def _seen(row: int, key: StateKey, alert: str, state: RuleState, step: int) -> Seen:
+    return Seen(row, step, alert, dict(key.labels), state.verdict, state.phase, state.value, state.limit)
 
 
 def _row(series: Mapping[str, Sequence[float | None]], index: int) -> Iterator[tuple[str, float | None]]:
-    """The values of one step; a series that is over carries nothing any more."""
+    """The values of one row; a series that is over carries nothing any more."""
     return ((key, values[index] if index < len(values) else None) for key, values in series.items())
 
 
