@@ -11,6 +11,7 @@ Errors:
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from msgspec import Meta, Struct
 from alerts.secrets import is_reference
 from rules.strict_yaml import ConfigError, ConfigErrors, Node, find, read_text
 from rules.typed_yaml import load_tree
+from service.roles import Role
 from service.store.model import Retention
 
 DEFAULT_PORT: Final = 9464
@@ -88,11 +90,31 @@ class RulesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Look so often whether these files or alerts.yaml have changed, and read them anew then; without it only when asked."""
 
 
+class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody who may use the API."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$")]
+    """Stands in the log beside what was changed, and owns what is made without another owner."""
+    role: Role
+    token: str
+    """A reference."""
+
+
 class HttpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where /metrics, the API and the page are served. There is no login: keep it on loopback or behind a proxy."""
+    """Where /metrics, the API and the page are served. Without tokens everything but /metrics, /healthz and /readyz is for
+    loopback alone."""
 
     host: Text = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_PORT
+    tokens: list[TokenEntry] = []
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 class DeadLettersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -195,6 +217,16 @@ _SECRET_WORD = re.compile(r"password|secret|token|oauth", re.IGNORECASE)
 def _faults(config: Config, tree: Node) -> list[ConfigError]:
     """What single types cannot say."""
     faults: list[ConfigError] = []
+    names: set[str] = set()
+    for number, entry in enumerate(config.http.tokens):
+        if not is_reference(entry.token):
+            where = find(tree, "http", "tokens", number, "token").mark
+            faults.append(
+                where.error("a token is a secret (write a reference: env:NAME or file:PATH; change it, if it stood here)")
+            )
+        if entry.name in names:
+            faults.append(find(tree, "http", "tokens", number, "name").mark.error(f"a second token is named {entry.name!r}"))
+        names.add(entry.name)
     if config.source.kafka is not None:
         if not config.source.kafka.bootstrap:
             faults.append(find(tree, "source", "kafka", "bootstrap").mark.error("no broker (write [host:port])"))

@@ -42,8 +42,10 @@ from service.canary import Canary
 from service.config import Settings, seconds
 from service.consume import Consumer, Loop, Processed
 from service.heartbeat import Pulse
+from service.http.access import access
 from service.http.app import build
 from service.http.server import HttpServer
+from service.mute_desk import MuteDesk
 from service.notify import Notifier
 from service.own_alerts import Own, OwnAlerts
 from service.pipeline import Parts, Pipeline
@@ -97,12 +99,13 @@ class Running:
         )
         try:
             self._alerts = self._notifier.load()
+            self._access = access(config.http, secrets)
             self.http = HttpServer(config.http.host, config.http.port)
         except Exception:
             self.store.close()
             self._guard.release()
             raise
-        self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours)
+        self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours, self.store.mutes.declared())
         self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting)
         self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
         runs = Runs(
@@ -131,6 +134,9 @@ class Running:
         )
         self._source = source
         self.consumer = Consumer(Loop(source, self.pipeline, self.store, clock, self._committed))
+        self._desk = MuteDesk(
+            self.store.mutes, self._muting, self.consumer.post, lambda: self.pipeline.tick(self._clock()), clock
+        )
         self._thread = threading.Thread(target=self.consumer.run, name="tocsin-consume", daemon=True)
         self._exporter = Exporter(runs.exposed, shelf.samples, self.health)
         self._scraping = threading.Lock()
@@ -146,7 +152,7 @@ class Running:
 
     def start(self) -> None:
         """Begin to serve, to deliver and to read, in this order."""
-        self.http.start(build(self.store, self))
+        self.http.start(build(self.store, self, self._access, self._desk))
         self._notifier.start(self._alerts)
         self._thread.start()
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
@@ -284,6 +290,7 @@ class Running:
         def tick() -> Processed:
             self._ticking.release()
             self.health.replace(health.LAG, {name: float(count) for name, count in self._source.lag().items()})
+            self._desk.refresh()
             processed = self.pipeline.tick(self._clock())
             age = self._canary.age(self._clock())
             self.health.replace(health.CANARY, {} if age is None else {age.receiver: age.seconds})

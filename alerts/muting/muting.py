@@ -64,6 +64,14 @@ class Muting:
         """What was made while the collector ran is now this."""
         self._made = _rules(made)
 
+    def declared(self) -> Declared:
+        """All of it: what stands in files (with its place), then what was made while the collector ran. Any thread may ask."""
+        both = (self._in_files, self._made)
+        return Declared(
+            tuple(silence for rules in both for silence, _ in rules.silences),
+            tuple(window for rules in both for window, _ in rules.windows),
+        )
+
     def __call__(self, event: AlertEvent, now: float) -> Mute | None:
         """Why this alert is told to nobody at `now`, or None."""
         return max(self.mutes(event, now), key=_end, default=None)

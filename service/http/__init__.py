@@ -1,1 +1,1 @@
-"""The HTTP service: metrics, health, a read-only API, and one plain page."""
+"""The HTTP service: metrics, health, an API with tokens and roles, and one plain page."""

@@ -9,6 +9,7 @@
 | /api/v1/alerts     | `firing` (now) and `history` (newest first); `run=`, `severity=`, `state=`, `limit=`, `before=` |
 | /api/v1/incidents  | open incidents                                                                                |
 | /api/v1/reload     | POST: reads rules, alerts, baselines anew; 202 they are taken, 422 with every fault           |
+| /api/v1/silences, /api/v1/windows | see service.http.muting                                                       |
 | /                  | runs and firing alerts for a person                                                           |
 """
 
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,11 +30,16 @@ from starlette.routing import Route
 from collector.model import RunStatus
 from rules.model import EventState, Severity
 from service import present
+from service.http.access import Access
 from service.http.guard import Guard
+from service.http.muting import muting_routes
 from service.http.page import HEADERS, render
+from service.mute_desk import MuteDesk
 from service.store.store import Store
 
 MAX_LIMIT = 1_000
+LOOPBACK: Final = Access()
+"""No tokens, on an address that only this machine reaches."""
 
 Word = TypeVar("Word", bound=enum.StrEnum)
 
@@ -53,8 +60,15 @@ class Watched(Protocol):
         """Read the configuration anew; the faults for which it was refused, empty when it is taken."""
 
 
-def build(store: Store, watched: Watched) -> Starlette:
+def build(store: Store, watched: Watched, access: Access = LOOPBACK, desk: MuteDesk | None = None) -> Starlette:
     """The application. Handlers are plain functions, so Starlette runs them on its worker threads."""
+
+    def read(handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        def checked(request: Request) -> Response:
+            access.reads(request)
+            return handler(request)
+
+        return checked
 
     def metrics(_request: Request) -> Response:
         body, content_type = watched.metrics()
@@ -94,7 +108,8 @@ def build(store: Store, watched: Watched) -> Starlette:
     def incidents(_request: Request) -> Response:
         return JSONResponse({"incidents": [present.incident(found) for found in store.open_incidents()]})
 
-    def reload(_request: Request) -> Response:
+    def reload(request: Request) -> Response:
+        access.reloads(request)
         faults = watched.reload()
         return JSONResponse({"reloaded": not faults, "errors": faults}, status_code=422 if faults else 202)
 
@@ -107,11 +122,12 @@ def build(store: Store, watched: Watched) -> Starlette:
             Route("/metrics", metrics),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
-            Route("/api/v1/runs", runs),
-            Route("/api/v1/alerts", alerts),
-            Route("/api/v1/incidents", incidents),
+            Route("/api/v1/runs", read(runs)),
+            Route("/api/v1/alerts", read(alerts)),
+            Route("/api/v1/incidents", read(incidents)),
             Route("/api/v1/reload", reload, methods=["POST"]),
-            Route("/", page),
+            Route("/", read(page)),
+            *(muting_routes(desk, access) if desk is not None else ()),
         ],
         middleware=[Middleware(Guard)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
