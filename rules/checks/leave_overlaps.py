@@ -31,7 +31,7 @@ def _against(context: Context, entry: Expression, leave: Expression) -> Iterator
     for bounds in context.bounds.alternatives(leave.node, "and"):
         for quantity, span in met(bounds).items():
             node = next(bound.node for bound in bounds if bound.quantity == quantity)
-    XX
+            clash = next((enter for enter in where.get(quantity, ()) if not enter.meet(span).empty), None)
             if clash is None:
                 continue
             mark = context.at(leave, node)
