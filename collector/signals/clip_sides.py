@@ -78,7 +78,8 @@ class ClipSides:
         both = high + low
         balance = (high - low) / both if both > 0.0 and isfinite(both) else 0.0
         heavy = low > HEAVY and high < low / LOPSIDED
-        derived.add(block, balance, float(heavy) if row.late else self._count(run.step, heavy))
+        derived.blocks.append(block)
+        derived.values += (balance, float(heavy) if row.late else self._count(run.step, heavy))
 
     def _count(self, step: int, heavy: bool) -> float:
         """Records in a row up to this one; a further row of the same step judges the step anew."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
-from math import isfinite
+from math import isfinite, nan
 from typing import Any, Final
 
 from collector.catalogue import Metric
@@ -81,6 +81,7 @@ METRICS: Final = (
     Metric("run_failed", "1", "1 when the attempt ended as failed, 0 from the next attempt on"),
 )
 
+_NEVER: Final = (nan, 0)
 _GAP: Final = Block("record_gap_seconds")
 _RHYTHM: Final = Block("record_gap_median", "stall_after")
 _COUNTS: Final = Block(
@@ -205,12 +206,10 @@ class LifeCycle:
         for name in MUST_MOVE:
             if name in arrived:
                 value = series[name].values[-1]  # the row is of the newest step
-                last = equal.get(name)
-                if last is None or value != last[0]:
-                    equal[name] = (value, 1)
-                    continue
-                equal[name] = (value, last[1] + 1)
-                if last[1] + 1 >= CONSTANT_AFTER:
+                last, records = equal.get(name, _NEVER)
+                records = records + 1 if value == last else 1
+                equal[name] = (value, records)
+                if records >= CONSTANT_AFTER:
                     constant += (name,)
         self.constant = constant
 

@@ -57,13 +57,12 @@ class Extremes:
     def of(self, series: Series, step: int) -> tuple[float, float]:
         """Up to and including a step, which never goes back without `forget`."""
         steps, end = series.steps, series.end(step)
-        start = max(0, end - self._size)
+        start = end - self._size if end > self._size else 0
         at = end
         while at > start and steps[at - 1] > self._seen:
             at -= 1
-        if at < end:
-            for place in range(at, end):
-                self._take(steps[place], series.values[place])
+        for place in range(at, end):
+            self._take(steps[place], series.values[place])
         low, high = self._low, self._high
         oldest = steps[start] if end else step
         while low and low[0][0] < oldest:

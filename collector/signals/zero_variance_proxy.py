@@ -65,21 +65,22 @@ class RatioHistory:
         if self._learnt >= REFIT:
             self._strength = fit_strength(self._means, self._shares, self._sizes)
             self._learnt = 0
-        recent = sum(self._means[-RECENT:]) / RECENT
-        mean, strength = _bounded(recent), self._strength
-        expected = sum(group_probabilities(size, mean * strength, (1.0 - mean) * strength))
+        mean, strength = _bounded(sum(self._means[-RECENT:]) / RECENT), self._strength
+        right, wrong = group_probabilities(size, mean * strength, (1.0 - mean) * strength)
+        expected = right + wrong
         count = len(groups.prompt) if groups is not None else run.config.get("prompts_per_step")
         count = count if isinstance(count, int) and 0 < count <= MOST else DEFAULT_GROUPS
         derived.blocks.append(_PROXY)
         derived.values += compare(observed, expected, expected * (1.0 - expected) / count)
 
     def _learn(self, mean: float, share: float, size: int) -> None:
-        self._means.append(mean)
-        self._shares.append(share)
-        self._sizes.append(size)
+        means, shares, sizes = self._means, self._shares, self._sizes
+        means.append(mean)
+        shares.append(share)
+        sizes.append(size)
         self._learnt += 1
-        if len(self._means) > HISTORY:
-            del self._means[0], self._shares[0], self._sizes[0]
+        if len(means) > HISTORY:
+            del means[0], shares[0], sizes[0]
 
     def cut(self) -> None:
         self._pending = None
@@ -151,7 +152,7 @@ def _points(means: Sequence[float], sizes: Sequence[int]) -> list[tuple[float, i
 
 
 def _bounded(mean: float) -> float:
-    return min(max(mean, 0.01), 0.99)
+    return 0.01 if mean < 0.01 else 0.99 if mean > 0.99 else mean
 
 
 def _observed(run: RunState, groups: wire.Groups | None) -> float | None:
