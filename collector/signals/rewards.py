@@ -78,8 +78,8 @@ class Rewards:
             derived.values.append(share)
         if GRAD in arrived or not arrived.isdisjoint(SPREADS):
             _teaches(run, derived)
-        members = run.members.get(COMPONENT, ())
-        if len(members) > 1 and any(key in arrived for key in members):
+        members = run.members.get(COMPONENT)
+        if members is not None and len(members) > 1 and any(key in arrived for key in members):
             derived.add(_COMPONENTS, *self._components.judge(run, members, row.late))
 
     def _fall_share(self, series: Series, step: int, late: bool) -> float | None:

@@ -57,11 +57,11 @@ class Spikes:
             for name in row.present:  # what was overwritten or put in between is in the window now
                 self._sorted.pop(name, None)
         newest, series = not row.late, run.series
-        for name in WATCHED:
+        for name, block in _BLOCKS.items():
             if name in arrived:
                 found = self._newest(series[name].values, name) if newest else self._late(run, name)
                 if found is not None:
-                    derived.blocks.append(_BLOCKS[name])
+                    derived.blocks.append(block)
                     derived.values += found
 
     def _newest(self, values: array[float], name: str) -> tuple[float, float, int] | None:
