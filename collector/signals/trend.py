@@ -31,8 +31,12 @@ def level(series: Series, step: int, count: int) -> float | None:
     total = sum(values)
     if isfinite(total):
         return total / len(values) if values else None
-    shares = [value / count for value in values if isfinite(value)]  # divided first: their sum may be too large
-    return sum(shares) * (count / len(shares)) if shares else None
+    kept = [value for value in values if isfinite(value)]
+    if not kept:
+        return None
+    total = sum(kept)
+    # Divided first only where their sum is too large: a number next to 0 would be lost.
+    return total / len(kept) if isfinite(total) else sum([value / len(kept) for value in kept])
 
 
 class MannKendall:

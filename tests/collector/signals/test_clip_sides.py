@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.model import Provenance
@@ -104,6 +104,7 @@ def expected(rows: list[tuple[float, float, float, float]]) -> tuple[float, bool
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(SHARES, SHARES, SHARES, SHARES), min_size=1, max_size=40), st.integers(0, 39), st.booleans())
+@example([(0.0, 0.125, math.nan, 0.0), (0.125, 0.0, 5e-324, 0.0)], 0, False)  # the mean of a NaN and next to nothing
 def test_equals_a_recomputation(rows: list[tuple[float, float, float, float]], restart: int, apart: bool) -> None:
     run, in_a_row = Run("r"), 0
     for at, values in enumerate(rows):
