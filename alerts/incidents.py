@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from alerts import notes
 from alerts.draft import Draft, MuteBy, Reach, Route
 from alerts.identity import fingerprint
 from alerts.model import Acknowledgement, Delivery, Incident
@@ -84,6 +85,10 @@ class IncidentBook:
         self._open.pop(run, None)
         self._numbers.pop(run, None)
 
+    def is_open(self, incident: str) -> bool:
+        """Whether the incident with this id is open here."""
+        return self._by_id(incident) is not None
+
     def open_incident(self, run: str) -> Incident | None:
         """The run's open incident; not to be changed by the caller."""
         return self._open.get(run)
@@ -118,15 +123,15 @@ class IncidentBook:
                 rows += [_with_explained(row, draft.incident) for row in draft.rows]
         return Plan(changed, rows)
 
-    def acknowledge(self, incident: str, owner: str, until: float, note: str, now: float) -> Plan:
-        """Somebody has this incident in hand until then (seconds since the epoch); `note` says so to people. Nothing when it
-        is not open here."""
+    def acknowledge(self, incident: str, owner: str, until: float, now: float, *, door: str = "", note: str = "") -> Plan:
+        """Somebody has this incident in hand until then (seconds since the epoch); people are told `note`, or without one who
+        it is and until when. Nothing when it is not open here. Raises ValueError, OverflowError for a time no calendar has."""
         found = self._by_id(incident)
         if found is None:
             return Plan()
         draft = self._draft(found, now)
-        draft.incident.acknowledged = Acknowledgement(owner=owner, at=now, until=until)
-        draft.update(note)
+        draft.incident.acknowledged = Acknowledgement(owner=owner, at=now, until=until, door=door)
+        draft.update(note or notes.acknowledged(owner, until, now))
         return self._keep(draft)
 
     def close_by_hand(self, incident: str, owner: str, now: float) -> Plan:

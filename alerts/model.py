@@ -82,6 +82,8 @@ class Acknowledgement(msgspec.Struct, kw_only=True, frozen=True):
     """Seconds since the epoch."""
     until: float
     """When it expires."""
+    door: str = ""
+    """How it was said: "http", "page", "command"; empty when that is not known."""
 
 
 class Incident(msgspec.Struct, kw_only=True):

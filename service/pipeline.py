@@ -67,6 +67,8 @@ class Parts:
     checkpoint_rows: int = CHECKPOINT_ROWS
     show_rules: bool = True
     """Whether anybody looks at the rules' samples."""
+    see: Callable[[Live, Sequence[AlertEvent]], None] | None = None
+    """Is shown the events of a record with the run as it is after it."""
     timer: Callable[[], float] = time.perf_counter
     """Measures how long evaluation takes; decides nothing."""
 
@@ -185,6 +187,18 @@ class Pipeline:
         self._owed.append((own, fires, reason, now))
         return self._commit_owed(Pending(self._positions), now)
 
+    def is_open(self, incident: str) -> bool:
+        """Whether people can say something of this incident here."""
+        return self._parts.book.is_open(incident)
+
+    def acknowledge(self, incident: str, owner: str, until: float, now: float, *, door: str = "", note: str = "") -> Processed:
+        """Somebody has an open incident in hand until then, see `IncidentBook.acknowledge`."""
+        return self._said(self._parts.book.acknowledge(incident, owner, until, now, door=door, note=note), now)
+
+    def close_by_hand(self, incident: str, owner: str, now: float) -> Processed:
+        """Somebody says that an open incident is over, see `IncidentBook.close_by_hand`."""
+        return self._said(self._parts.book.close_by_hand(incident, owner, now), now)
+
     # ---- runs of our own
 
     def _restore_own(self) -> None:
@@ -258,6 +272,8 @@ class Pipeline:
         began = self._parts.timer()
         judged = self._judge(live, raw, record, now)
         facts = judged.facts.pack()
+        if judged.events and self._parts.see is not None:
+            self._parts.see(live, judged.events)
         plan = self._parts.book.apply(judged.events, now) if judged.events else NOTHING
         self._tally.folded(judged.applied, self._parts.timer() - began)
         live.partition = raw.partition
@@ -284,7 +300,15 @@ class Pipeline:
 
     def _due(self, pending: Pending, now: float) -> None:
         """What the incident book has to say because time has passed."""
-        plan = self._parts.book.tick(now)
+        self._unasked(self._parts.book.tick(now), pending)
+
+    def _said(self, plan: Plan, now: float) -> Processed:
+        pending = Pending(self._positions)
+        self._unasked(plan, pending)
+        return self._commit(pending, now)
+
+    def _unasked(self, plan: Plan, pending: Pending) -> None:
+        """Note a plan that no event caused: the partitions of its runs must still be ours."""
         pending.planned((), plan)
         runs = {incident.run for incident in plan.incidents}
         for live in self._parts.shelf.all():

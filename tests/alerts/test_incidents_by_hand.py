@@ -37,11 +37,13 @@ def reborn(plan: Plan) -> IncidentBook:
 def test_an_acknowledgement_is_told_to_pages_each_time_under_a_new_id() -> None:
     of = IncidentBook(everybody, REACH)
     begun = of.apply([at(1)], 1.0)
-    first = of.acknowledge(ID, "ada", 100.0, "acknowledged by ada", 2.0)
-    assert said(first) == [("pager", "update", "acknowledged by ada"), ("thread", "update", "acknowledged by ada")]
-    assert first.incidents[0].acknowledged == Acknowledgement(owner="ada", at=2.0, until=100.0)
+    first = of.acknowledge(ID, "ada", 100.0, 2.0, door="http")
+    note = "acknowledged by ada until 00:01 UTC"
+    assert said(first) == [("pager", "update", note), ("thread", "update", note)]
+    assert first.incidents[0].acknowledged == Acknowledgement(owner="ada", at=2.0, until=100.0, door="http")
     assert begun.incidents[0].acknowledged is None, "a plan that was given out does not change"
-    second = reborn(first).acknowledge(ID, "bob", 200.0, "acknowledged by bob", 3.0)
+    second = reborn(first).acknowledge(ID, "bob", 200.0, 3.0, note="bob has it")
+    assert [words for _, _, words in said(second)] == ["bob has it"] * 2
     rows = [*begun.deliveries, *first.deliveries, *second.deliveries]
     assert len({row.id for row in rows}) == len(rows) == 7
     assert {row.dedup_key for row in second.deliveries} == {begun.deliveries[1].dedup_key}
@@ -49,10 +51,10 @@ def test_an_acknowledgement_is_told_to_pages_each_time_under_a_new_id() -> None:
 
 def test_nothing_happens_to_an_incident_that_is_not_open() -> None:
     of = IncidentBook(everybody, REACH)
-    assert of.acknowledge(ID, "ada", 100.0, "", 1.0) == of.close_by_hand(ID, "ada", 1.0) == Plan()
+    assert of.acknowledge(ID, "ada", 100.0, 1.0) == of.close_by_hand(ID, "ada", 1.0) == Plan()
     of.apply([at(1)], 1.0)
     of.apply([at(2, state=EventState.RESOLVED)], 2.0)
-    assert of.acknowledge(ID, "ada", 100.0, "", 3.0) == of.close_by_hand(ID, "ada", 3.0) == Plan()
+    assert of.acknowledge(ID, "ada", 100.0, 3.0) == of.close_by_hand(ID, "ada", 3.0) == Plan()
 
 
 def test_closed_by_hand_all_are_told_the_end_once_and_not_again_before_it_fires_anew() -> None:

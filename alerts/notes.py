@@ -1,0 +1,16 @@
+"""One line for people about an incident, in the planner's words. Names in them are data: whoever shows a note cleans it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(at: float, now: float) -> str:
+    """`04:10 UTC`, with the date when that is not today's. Both in seconds since the epoch."""
+    then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    return f"{then:%H:%M} UTC" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M} UTC"
+
+
+def acknowledged(owner: str, until: float, now: float) -> str:
+    """Who has it in hand, and for how long."""
+    return f"acknowledged by {owner} until {moment(until, now)}"

@@ -1,0 +1,28 @@
+"""What the planner says to people in one line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from alerts.notes import acknowledged, moment
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("2026-12-01T04:10:59", "04:10 UTC"),
+        ("2026-12-01T23:59:59", "23:59 UTC"),
+        ("2026-12-02T00:00:00", "2026-12-02 00:00 UTC"),
+        ("2026-11-30T23:59:00", "2026-11-30 23:59 UTC"),
+    ],
+)
+def test_another_day_is_named(then: str, said: str) -> None:
+    now = at("2026-12-01T00:00:00")
+    assert moment(at(then), now) == said
+    assert acknowledged("ada", at(then), now) == f"acknowledged by ada until {said}"
