@@ -11,7 +11,7 @@ The same calls serve live evaluation, tests and replay.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from collector.model import RuleSample, RunView, series_key
@@ -44,23 +44,44 @@ _MAX_PLANS: Final = 16
 
 
 class _Entry(NamedTuple):
-    """One condition to evaluate, with all that the usual case asks for at hand."""
+    """What a row with certain series has to do with one rule on one set of own labels."""
 
-    plain: bool
-    after: bool
-    """Whether it has to be looked at whether the state is written although its phase is the same."""
-    condition: Condition
-    key: StateKey
-    fan: Mapping[str, str] | None
     program: AlertProgram
     instance: Instance
     brought: bool
     """Whether this row calls for it; otherwise it is here for the gap before the row."""
+    waits: tuple[str, ...]
+    """Inputs that the row does not bring. If the run knows one of them, a later row of the step may."""
 
 
-def _entry(program: AlertProgram, instance: Instance, brought: bool) -> _Entry:
-    after = program.several or program.remembers
-    return _Entry(program.plain, after, program.condition, instance.key, instance.fan, program, instance, brought)
+_Lane = tuple[Condition, Mapping[str, str] | None, RuleState, bool, _Entry]
+"""An entry with all that the usual case asks for at hand: its condition, its fan, its present state, whether it is plain."""
+
+
+class _Plan:
+    """What rows with the same series have judged on a run, in order."""
+
+    __slots__ = ("_lanes", "_replaced", "entries")
+
+    def __init__(self, entries: list[_Entry]) -> None:
+        self.entries: Final = entries
+        self._lanes: list[_Lane] = []
+        self._replaced = -1
+
+    def lanes(self, states: RunStates) -> list[_Lane]:
+        """The entries with their states; looked up again only when some state of the run was replaced."""
+        if self._replaced != states.replaced:
+            self._lanes = [
+                (entry.program.condition, entry.instance.fan, states.get(entry.instance.key), entry.program.plain, entry)
+                for entry in self.entries
+            ]
+            self._replaced = states.replaced
+        return self._lanes
+
+
+def _entry(program: AlertProgram, instance: Instance, brought: bool, arrived: Collection[str]) -> _Entry:
+    several = program.inputs if program.several else ()
+    return _Entry(program, instance, brought, tuple(name for name in several if name not in arrived))
 
 
 class Engine:
@@ -118,32 +139,39 @@ class Engine:
         step = frame.step
         here = (view.attempt, step)
         newest = view.steps[-1] <= step if view.steps else True
-        table = states.states
-        for plain, after, condition, key, fan, program, instance, brought in _plan(rules, view, states, judging, here):
-            state = table.get(key)
-            if state is None:
-                state = states.get(key)
+        first = here > states.judged_to
+        """Nothing was judged at this step or a later one, so no rule has to be asked whether it was."""
+        if first:
+            states.judged_to = here
+        for condition, fan, state, plain, entry in _plan(rules, view, states, judging, here):
             frame.fan = fan
-            if plain:
-                if state.evaluated == here:
-                    continue
-            else:
+            if not plain:
+                program = entry.program
                 if program.gaps and state.phase is not _INACTIVE:
-                    state = judging.judge_gaps(program, instance, state)
-                if not brought or (state.evaluated == here and not (program.every_row and state.phase in _NOT_COUNTING)):
+                    state = judging.judge_gaps(program, entry.instance, state)
+                judged = state.evaluated == here and not (program.every_row and state.phase in _NOT_COUNTING)
+                if judged or not entry.brought or (program.guarded and judging.guarded(program, state)):
                     continue
-                if program.guarded and judging.guarded(program, state):
-                    continue
+            elif not first and state.evaluated == here:
+                continue
             frame.decisive = _NO_COMPARISON
             frame.why = ""
             try:
                 truth = condition(frame)
             except Exception as error:
-                judging.failed(program, instance, state, error)
+                judging.failed(entry.program, entry.instance, state, error)
                 continue
             decisive = frame.decisive
             if decisive is not None:
                 state.value, state.limit, _ = decisive
+            if truth == FALSE and newest and state.phase is _INACTIVE:  # nearly always
+                state.evaluated = here
+                state.verdict = _OK
+                if state.reason:
+                    state.reason = ""
+                if entry.waits and _incomplete(entry.waits, frame):
+                    states.dirty.add(entry.instance.key)
+                continue
             if truth == UNKNOWN:
                 state.verdict, state.reason = _NO_DATA, frame.why
                 continue
@@ -151,17 +179,15 @@ class Engine:
             late = not newest and done > here and done[0] == here[0] and view.steps[-1] >= done[1]
             if not late:
                 state.evaluated = here
-                if after and (
-                    (program.several and _incomplete(program, frame)) or (program.remembers and state.phase is not _INACTIVE)
+                if (entry.program.remembers and state.phase is not _INACTIVE) or (
+                    entry.waits and _incomplete(entry.waits, frame)
                 ):
                     # What comes next depends on which step was judged last, also after a restart.
-                    states.dirty.add(key)
+                    states.dirty.add(entry.instance.key)
             if truth == FALSE and state.phase is _INACTIVE:
-                state.verdict = _OK
-                if state.reason:
-                    state.reason = ""
+                state.verdict, state.reason = _OK, ""
                 continue
-            judging.judge(program, instance, state, truth, late=late)
+            judging.judge(entry.program, entry.instance, state, truth, late=late)
         if states.firing:
             judging.report_stale()
         return judging.result()
@@ -249,7 +275,7 @@ def _adopt(rules: Program, states: RunStates) -> None:
             states.dirty.add(key)
 
 
-def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Entry]:
+def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Lane]:
     """What this row has judged on this run, in order; made once for all rows with the same series."""
     _adopt(rules, states)
     members = view.members
@@ -258,20 +284,23 @@ def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, he
         states.relabelled((here[0], labelled))
     # The hash of a frozen set is kept with it, and a run gives the same object for the same set.
     arrived = view.arrived if type(view.arrived) is frozenset else frozenset(view.arrived)
-    plan: list[_Entry] | None = states.plans.get(arrived)
+    plan: _Plan | None = states.plans.get(arrived)
     if plan is None:
         if len(states.plans) >= _MAX_PLANS:
             states.plans.clear()
         row = rules.row(arrived, members)
-        plan = states.plans[arrived] = [
-            _entry(program, instance, program.every_row or program.order in row.brought)
-            for program in row.alerts
-            for instance in judging.targets(program)
-        ]
+        plan = states.plans[arrived] = _Plan(
+            [
+                _entry(program, instance, program.every_row or program.order in row.brought, arrived)
+                for program in row.alerts
+                for instance in judging.targets(program)
+            ]
+        )
+    lanes = plan.lanes(states)
     if states.ended == here:
         # The run is over and its alerts are closed: only what its last row brings is judged.
-        return [entry for entry in plan if not entry.program.every_row]
-    return plan
+        return [lane for lane in lanes if not lane[-1].program.every_row]
+    return lanes
 
 
 def _place(rules: Program, key: StateKey) -> tuple[int, StateKey]:
@@ -290,10 +319,10 @@ def _word(state: RuleState) -> str:
 _RANK: Final = {"inactive": 0, "pending": 1, "explained": 2, "firing": 3}
 
 
-def _incomplete(program: AlertProgram, frame: Frame) -> bool:
+def _incomplete(waits: Sequence[str], frame: Frame) -> bool:
     """Whether an input that this run knows is not in the step yet, so that a later row can bring it."""
     step = frame.step
-    for name in program.inputs:
+    for name in waits:
         series = frame.find(name)
         if series is not None and not ((steps := series.steps) and steps[-1] == step) and not frame.end(steps):
             return True

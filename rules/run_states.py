@@ -46,9 +46,11 @@ class RunStates:
         "firing_count",
         "instances",
         "judged",
+        "judged_to",
         "members_seen",
         "owner",
         "plans",
+        "replaced",
         "states",
         "strained",
     )
@@ -67,6 +69,10 @@ class RunStates:
         """The engine's cache of what it judges on this run, by the set of series that a row brings."""
         self.judged: Final[dict[StateKey, int]] = {}
         """Record at which an alert that is not inactive was judged last; not kept over a restart."""
+        self.judged_to = (0, -1)
+        """The newest (attempt, step) that any rule was judged at, or later."""
+        self.replaced = 0
+        """How often a state was replaced by another object: until then the engine may hold on to it."""
         self.owner: object = None
         """The program whose rule numbers `instances` has and whose rows `plans`."""
         self.ended = (0, -1)
@@ -99,6 +105,9 @@ class RunStates:
     def put(self, key: StateKey, state: RuleState) -> None:
         """Sets a state and what is derived from it."""
         self.states[key] = state
+        self.replaced += 1
+        if state.evaluated > self.judged_to:
+            self.judged_to = state.evaluated
         count = self.firing_count.get(key.rule_id, 0)
         if state.phase.fires and key not in self.firing:
             self.firing[key] = None

@@ -518,6 +518,7 @@ RESTART = engine(
     rule("C", "firing(A) and fired_within(B, 3)", severity="page"),
     rule("D", "mean(x[3]) > 1", leave="x < 0.5", on_gap="reset"),
     rule("E", "y > 1", for_="2m", severity="stop"),
+    rule("F", "x > 1 or y > 1", for_="3 records"),
 )
 row = st.fixed_dictionaries({}, optional={"x": st.sampled_from([0.0, 1.0, 2.0, NAN]), "y": st.sampled_from([0.0, 2.0, 5.0])})
 
@@ -549,3 +550,28 @@ def test_a_restart_at_any_row_changes_nothing(rows: list[tuple[int, dict[str, fl
         return [(*entry, event.episode, event.reason) for entry, event in zip(timeline(events), events, strict=True)], machine
 
     assert play(stop) == play(None)
+
+
+@given(st.lists(st.tuples(st.sampled_from([-2, -1, 0, 0, 1, 1, 2, "resume"]), row), min_size=1, max_size=25))
+@settings(max_examples=150, deadline=None)
+def test_what_the_engine_remembers_between_rows_decides_nothing(rows: list[tuple[int | str, dict[str, float]]]) -> None:
+    """Plans, the states they hold and the step that was judged last are caches: without them, after late rows, second rows of
+    a step and resumes, everything is as with them."""
+    run, kept = FakeRun(), RunStates()
+    step = newest = 3
+    for move, values in [(0, {"x": 0.0, "y": 0.0, "tick": 0.0}), *rows]:
+        if isinstance(move, str):
+            step = max(1, newest - 2)
+            run.cut(step)
+            newest = step
+        else:
+            step = max(1, newest + move)
+            newest = max(newest, step)
+        run.row(step, {**values, "tick": 0.0})
+        run.add(RESTART.record(run))
+        fresh = RunStates()
+        fresh.load([(key, kept.dump(key)) for key in kept.states])
+        expected, found = RESTART.evaluate(run, fresh, 0.0), RESTART.evaluate(run, kept, 0.0)
+        assert repr(found.events) == repr(expected.events)
+        assert found.breaching == expected.breaching
+        assert {key: kept.dump(key) for key in kept.states} == {key: fresh.dump(key) for key in fresh.states}
