@@ -36,8 +36,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from alerts import notes
+from alerts.board import board
 from alerts.draft import Draft, MuteBy, Reach, Route
-from alerts.identity import fingerprint
+from alerts.identity import fingerprint, incident_key
 from alerts.model import Acknowledgement, Delivery, Incident
 from rules.model import SHADOW, AlertEvent, EventState
 
@@ -120,7 +121,7 @@ class IncidentBook:
             if any([draft.look_again(print_) for print_ in list(draft.incident.alerts)]):
                 self._open[run] = draft.incident
                 changed.append(draft.incident)
-                rows += [_with_explained(row, draft.incident) for row in draft.rows]
+                rows += [_completed(row, draft.incident) for row in draft.rows]
         return Plan(changed, rows)
 
     def acknowledge(self, incident: str, owner: str, until: float, now: float, *, door: str = "", note: str = "") -> Plan:
@@ -149,7 +150,7 @@ class IncidentBook:
 
     def _keep(self, draft: Draft) -> Plan:
         self._open[draft.incident.run] = draft.incident
-        return Plan([draft.incident], [_with_explained(row, draft.incident) for row in draft.rows])
+        return Plan([draft.incident], [_completed(row, draft.incident) for row in draft.rows])
 
     def waits(self, run: str) -> bool:
         """Whether something about this run becomes due without an event: it must not be forgotten before."""
@@ -180,7 +181,7 @@ class IncidentBook:
         else:
             incident.closed_at = first.event_time
             self._open.pop(first.run, None)
-        return incident, [_with_explained(row, incident) for row in draft.rows]
+        return incident, [_completed(row, incident) for row in draft.rows]
 
 
 def _nothing_mutes(_event: AlertEvent, _now: float) -> None:
@@ -206,10 +207,12 @@ def _beginnings_first(events: Sequence[AlertEvent]) -> list[tuple[str, AlertEven
     return [pair for index, pair in enumerate(pairs) if index not in ends] + [pairs[index] for index in sorted(ends)]
 
 
-def _with_explained(row: Delivery, incident: Incident) -> Delivery:
-    """The row's message names the alerts that its alert explains at the end of the moment."""
+def _completed(row: Delivery, incident: Incident) -> Delivery:
+    """The row with what is known at the end of the moment: which alerts its alert explains, and on pages the board."""
     name = row.event.alert
     explained = sorted({told.alert for told in incident.alerts.values() if told.explained_by == name})
     if explained:
         row.event = replace(row.event, explains=tuple(explained))
+    if row.dedup_key == incident_key(incident.id):
+        row.board = board(incident)
     return row

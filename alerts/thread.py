@@ -29,7 +29,7 @@ def message_of(row: Delivery, links: Mapping[str, str]) -> Message:
     base = compose(first, links)
     _, _, about = base.title.partition(" ")
     if row.action is Action.RESOLVE:
-        over = len(row.board)
+        over = sum(line.state is LineState.RESOLVED for line in row.board)
         return replace(base, title=f"RESOLVED {_with_others(about, over - 1)}", next=(), explains=())
     firing = sum(line.state is LineState.FIRING for line in row.board)
     word = (loudest(row) if row.board else _louder(row, begun)).upper()
