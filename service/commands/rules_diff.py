@@ -14,7 +14,7 @@ from collector.run import RecordedFor
 from rules.engine import Engine
 from rules.loader import shipped_packs
 from rules.strict_yaml import ConfigErrors
-from service import bundles, diff_report
+from service import bundles, diff_report, forking
 from service.baselines import load_baselines
 from service.commands import progress
 from service.commands.terminal import config_errors_are_shown, err, fail
@@ -63,6 +63,7 @@ _FORMATS: Final = {"markdown": diff_report.markdown, "text": diff_report.text, "
 @click.option(
     "--new-pages", type=click.IntRange(min=0), metavar="N", help="Exit 1 when HEAD raises over N pages more than BASE."
 )
+@click.option("--jobs", type=click.IntRange(min=1), default=forking.cores, show_default="cores", help="Processes.")
 def diff(
     base: str,
     head: str,
@@ -73,6 +74,7 @@ def diff(
     format_: str,
     page_budget: float | None,
     new_pages: int | None,
+    jobs: int,
 ) -> None:
     """Replay recorded runs with the rules of BASE and of HEAD, and show exactly the alerts that change.
 
@@ -93,7 +95,7 @@ def diff(
         recorded_for = chooser(load_baselines(baselines))
     recordings, unreadable = find(runs)
     outcome = progress.Outcome([], [f"{path}: {reason}" for path, reason in unreadable])
-    logs = _differences(recordings, before, after, recorded_for, outcome)
+    logs = _differences(recordings, before, after, recorded_for, outcome, jobs)
     if not logs and not outcome.problems:
         fail("no log of a known format was found under " + ", ".join(map(str, runs)))
     total = totals(logs)
@@ -111,14 +113,22 @@ def diff(
 
 
 def _differences(
-    recordings: Sequence[Recording], before: Engine, after: Engine, recorded_for: RecordedFor, outcome: progress.Outcome
+    recordings: Sequence[Recording],
+    before: Engine,
+    after: Engine,
+    recorded_for: RecordedFor,
+    outcome: progress.Outcome,
+    jobs: int,
 ) -> list[RunDifference]:
+    """What changes on each log, in their order."""
+    ways = [before, after]
+
     def work(recording: Recording, tell: Callable[[int], None]) -> RunDifference:
         # Only the difference is kept: a large directory must not be in memory with all its events.
-        one, other = replay_with(recording, [before, after], progress=tell, recorded_for=recorded_for)
+        one, other = replay_with(recording, ways, progress=tell, recorded_for=recorded_for)
         return difference(one, other)
 
-    return list(progress.over(recordings, work, "diff", outcome))
+    return progress.by_processes(recordings, work, "diff", outcome, jobs)
 
 
 def _over_budget(total: Totals, page_budget: float | None, new_pages: int | None) -> str:

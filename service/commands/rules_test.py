@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 
-from alerts.config import load_config
-from alerts.receivers.settings import Tools
-from alerts.redaction import Redactor
-from alerts.secrets import SecretRef, Secrets
 from rules.bundle import AlertRule, Bundle
 from rules.loader import shipped_packs
-from service import bundles
+from service import bundles, forking
 from service.commands.terminal import config_errors_are_shown, fail, plural
 from service.rule_tests import report
 from service.rule_tests.comparing import Outcome, Route, expects_receivers, run_case
@@ -36,8 +31,15 @@ from service.rule_tests.files import Case, find_test_files, load_cases, rule_sou
 @click.option("--coverage", is_flag=True, help="Every rule needs a firing, a not-firing and a NaN case.")
 @click.option("--alerts", metavar="FILE", type=click.Path(path_type=Path), help="alerts.yaml, for tests that expect receivers.")
 @click.option("--no-shipped", is_flag=True, help="Leave the shipped packs out.")
+@click.option("--jobs", type=click.IntRange(min=1), default=forking.cores, show_default="cores", help="Processes.")
 def test(
-    paths: tuple[Path, ...], format_: str, junit: Path | None, coverage: bool, alerts: Path | None, no_shipped: bool
+    paths: tuple[Path, ...],
+    format_: str,
+    junit: Path | None,
+    coverage: bool,
+    alerts: Path | None,
+    no_shipped: bool,
+    jobs: int,
 ) -> None:
     """Tell the stories of the test files to the rules, exactly as a live run is told, and compare what happens.
 
@@ -65,7 +67,7 @@ def test(
         cases = load_cases(files, engine.bundle)
         route = None if alerts is None else _router(alerts)
     _check_receivers(cases, route)
-    outcomes = [run_case(case, engine, route) for case in cases]
+    outcomes = forking.in_order(lambda case: run_case(case, engine, route), cases, jobs)
     missing = gaps(_rules_of(engine.bundle, own), outcomes) if coverage else []
     _print(outcomes, missing, format_)
     if junit is not None:
@@ -104,22 +106,11 @@ def _check_receivers(cases: Sequence[Case], route: Route | None) -> None:
         fail(f"{case.mark.file}:{case.mark.line}: {case.name} expects receivers (say who is told: --alerts alerts.yaml)")
 
 
-class _Unread(Secrets):
-    """Says of every secret that it is there: a test asks who would be told, and tells nobody."""
+def _router(file: Path) -> Route:
+    # Imported here: receivers bring an HTTP client, a quarter of a second that only a test of receivers should wait for.
+    from service.rule_tests.routing import router
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(Redactor(), {}, folder)
-
-    def value(self, reference: SecretRef) -> str:
-        return _STAND_IN
-
-
-_STAND_IN: Final = "https://stand-in.invalid/0123456789abcdef"
-"""An address as well as a key: what a receiver checks of a secret it finds in it."""
-
-
-def _router(file: Path) -> Callable[..., Sequence[str]]:
-    return load_config(file, Tools(secrets=_Unread(file.parent), clock=lambda: 0.0)).router
+    return router(file)
 
 
 def _print(outcomes: Sequence[Outcome], missing: Sequence[Gap], format_: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -368,3 +370,18 @@ def test_two_bundles_over_one_reading_are_two_replays(tmp_path: Path) -> None:
     together, alone = replay_with(recording, engines), [replay(recording, engine) for engine in engines]
     assert repr(together) == repr(alone), "as text: a NaN in an event is no other NaN's equal"
     assert len({len(each.events) for each in together}) == 2, "the bundles differ, so that a mix-up would be seen"
+
+
+@pytest.mark.parametrize("format_", ["json", "markdown", "text"])
+def test_the_output_is_the_same_whatever_the_processes(runs: Path, tmp_path: Path, format_: str) -> None:
+    """In processes of their own: this one may have threads, and is then not forked."""
+    (runs / "broken.jsonl").write_text("no log\n")
+    one, other = rules(tmp_path / "base"), rules(tmp_path / "head", high=30)
+    command = [sys.executable, "-m", "service.cli", "rules", "diff", str(one), str(other), "--runs", str(runs), "--no-shipped"]
+    outputs = []
+    for jobs in ("1", "3"):
+        done = subprocess.run([*command, "--format", format_, "--jobs", jobs], capture_output=True, text=True, timeout=120)
+        outputs.append((done.returncode, done.stdout, done.stderr))
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0] == 0 and "GradHigh" in outputs[0][1]
+    assert "broken.jsonl" in outputs[0][2]
