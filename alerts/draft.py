@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from alerts.identity import alert_key, delivery_id, incident_key
 from alerts.model import Action, Delivery, Incident, Page, Told
 from alerts.muting.model import Mute
+from alerts.notes import listed
 from rules.model import AlertEvent, EventState, Severity
 
 Route = Callable[[AlertEvent], Sequence[str]]
@@ -40,13 +41,19 @@ class Draft:
         self._reach = reach
         self._mute = mute
         self._now = now
+        self._changes: dict[str, list[str]] = {}
+        """What the open threads are still to be told, by receiver."""
 
     def apply(self, print_: str, event: AlertEvent) -> None:
         """Fold one event about the alert with this fingerprint."""
         if event.state is EventState.RESOLVED:
             self._resolve(print_, event)
             return
+        before = self.incident.alerts.get(print_)
         told = self._fires(print_, event)
+        if before is not None and before.firing and told.explained_by != before.explained_by:
+            by = told.explained_by
+            self._changed(told, print_, f"{told.alert} is explained by {by}" if by else f"{told.alert} fires by itself")
         if event.state is EventState.FIRING and event.severity is not Severity.INFO:
             told = self._tell_new(print_, told, event)
         self.incident.alerts[print_] = told
@@ -93,13 +100,34 @@ class Draft:
     def update(self, note: str) -> None:
         """Tell every page of a change that is no alert's."""
         self.incident.updates += 1
-        for name, page in self.incident.pages.items():
-            told = self.incident.alerts[page.alerts[0]]
-            if name in self._reach and told.event is not None:
-                begun = (page.fingerprint, page.episode)
-                event = replace(told.event, severity=page.severity)
-                key = incident_key(self.incident.id)
-                self._row(name, Action.UPDATE, key, begun, begun, event, note, self.incident.updates)
+        for name in self.incident.pages:
+            self._update(name, note)
+
+    def finish(self) -> None:
+        """At the end of the moment: tell the threads in one row each what else has changed about what they were told. One that
+        has been closed meanwhile has heard the end of all of it."""
+        changes = {name: notes for name, notes in self._changes.items() if name in self.incident.pages}
+        self._changes = {}
+        if changes:
+            self.incident.updates += 1
+        for name, notes in changes.items():
+            self._update(name, listed(notes))
+
+    def _update(self, name: str, note: str) -> None:
+        page = self.incident.pages[name]
+        told = self.incident.alerts[page.alerts[0]]
+        if name in self._reach and told.event is not None:
+            begun = (page.fingerprint, page.episode)
+            event = replace(told.event, severity=page.severity)
+            key = incident_key(self.incident.id)
+            self._row(name, Action.UPDATE, key, begun, begun, event, note, self.incident.updates)
+
+    def _changed(self, told: Told, print_: str, note: str) -> None:
+        """A change of an alert, for the open threads that were told of it and hear of ends."""
+        for name in told.receivers:
+            page, reach = self.incident.pages.get(name), self._reach.get(name, Reach())
+            if page is not None and print_ in page.alerts and reach.scope == "thread" and reach.send_resolved:
+                self._changes.setdefault(name, []).append(note)
 
     def close(self, print_: str, owner: str) -> None:
         """End a firing alert for everybody who was told, and tell nobody of it again."""
@@ -134,6 +162,7 @@ class Draft:
         if told is None or not told.firing:
             return
         self.incident.alerts[print_] = replace(told, firing=False, explained_by="", **_UNMUTED)
+        self._changed(told, print_, f"{told.alert} resolved")
         # The end in the words of the beginning: the rule may have been renamed, or be gone with its name and severity.
         event = replace(event, alert=told.alert, severity=told.severity, layer=told.layer)
         for name in told.receivers:

@@ -20,8 +20,11 @@ The rules of the planner
    who was told before the mute is told the end in spite of it.
 8. An acknowledgement is told, as an update, to the pages of receivers of scope "incident" and "thread". It has an owner and an
    expiry and is over with the incident.
-9. An incident that is closed by hand: all who were told are told the end, with who closed it. What fires on stays in the
-   incident and is told to nobody until it has cleared and fires anew; an alert that is new to the incident is told as ever.
+9. A receiver of scope "thread" is also told, in one update per moment, when alerts that it was told of resolve while others of
+   its page fire on, become explained, or fire by themselves again; not with `send_resolved: false`. A mute is no reason for an
+   update: what is muted stands on the board of the next row. Every row to a page carries the board.
+10. An incident that is closed by hand: all who were told are told the end, with who closed it. What fires on stays in the
+    incident and is told to nobody until it has cleared and fires anew; an alert that is new to the incident is told as ever.
 
 Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the
 page stays open instead of closing and paging again.
@@ -149,6 +152,7 @@ class IncidentBook:
         return next((found for found in self._open.values() if found.id == incident), None)
 
     def _keep(self, draft: Draft) -> Plan:
+        draft.finish()
         self._open[draft.incident.run] = draft.incident
         return Plan([draft.incident], [_completed(row, draft.incident) for row in draft.rows])
 
@@ -174,6 +178,7 @@ class IncidentBook:
         draft = self._draft(found, now)
         for print_, event in _beginnings_first(events):
             draft.apply(print_, event)
+        draft.finish()
         incident = draft.incident
         self._numbers[first.run] = incident.number
         if any(told.firing for told in incident.alerts.values()):

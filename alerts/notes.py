@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
+
+_LISTED: Final = 5
 
 
 def moment(at: float, now: float) -> str:
@@ -14,3 +18,9 @@ def moment(at: float, now: float) -> str:
 def acknowledged(owner: str, until: float, now: float) -> str:
     """Who has it in hand, and for how long."""
     return f"acknowledged by {owner} until {moment(until, now)}"
+
+
+def listed(notes: Sequence[str]) -> str:
+    """Several notes as one; of many the first five and how many more."""
+    more = len(notes) - _LISTED
+    return "; ".join([*notes[:_LISTED], *([f"and {more} more"] if more > 0 else [])])

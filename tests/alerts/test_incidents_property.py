@@ -26,7 +26,7 @@ SEVERITIES = {
     "S": Severity.STOP,
 }
 LOUD = list(Severity)
-SCOPES = {"chat": "alert", "pager": "incident", "second": "incident"}
+SCOPES = {"chat": "alert", "pager": "incident", "second": "thread"}
 
 
 class Setting(NamedTuple):
@@ -200,10 +200,11 @@ def play(
 
 
 def words(rows: Sequence[Delivery]) -> list[Word]:
-    anonymous: set[Any] = {(name, Action.RESOLVE) for name, scope in SCOPES.items() if scope == "incident"}
+    anonymous: set[Any] = {(name, Action.RESOLVE) for name, scope in SCOPES.items() if scope != "alert"}
     return sorted(
         (row.receiver, row.action.value, row.event.step, "" if (row.receiver, row.action) in anonymous else row.event.alert)
         for row in rows
+        if row.action is not Action.UPDATE  # of threads, see test_incidents_thread
     )
 
 
@@ -246,3 +247,18 @@ def test_incidents_are_the_times_at_which_something_fires(history: list[Moment],
     assert [incident.number for incident in ordered] == list(range(1, len(spans) + 1))
     for incident in ordered:
         assert incident.closed_at is None or (not incident.pages and not any(t.firing for t in incident.alerts.values()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories, configurations)
+def test_an_update_goes_to_an_open_thread_and_nowhere_else(history: list[Moment], first: Setting) -> None:
+    rows, _ = play(history, first, restarts=True, batch=1)
+    opened: set[tuple[str, str, int]] = set()
+    for row in rows:
+        page = (row.incident, row.fingerprint, row.event.episode)
+        if row.receiver == "second" and row.action is Action.TRIGGER:
+            opened.add(page)
+        elif row.receiver == "second" and row.action is Action.RESOLVE:
+            opened.remove(page)
+        if row.action is Action.UPDATE:
+            assert row.receiver == "second" and page in opened and row.note and row.board

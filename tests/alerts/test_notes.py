@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from alerts.notes import acknowledged, moment
+from alerts.notes import acknowledged, listed, moment
 
 
 def at(text: str) -> float:
@@ -26,3 +26,9 @@ def test_another_day_is_named(then: str, said: str) -> None:
     now = at("2026-12-01T00:00:00")
     assert moment(at(then), now) == said
     assert acknowledged("ada", at(then), now) == f"acknowledged by ada until {said}"
+
+
+def test_several_notes_are_one_and_many_are_counted() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(list("abcde")) == "a; b; c; d; e"
+    assert listed(list("abcdefg")) == "a; b; c; d; e; and 2 more"
