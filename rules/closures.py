@@ -215,6 +215,27 @@ def comparison(a: Quantity, b: Quantity, fixed: float | None, symbol: str) -> Co
     return run
 
 
+def metric_against_constant(key: str, fixed: float, symbol: str) -> Condition:
+    """`comparison` of a bare metric with a constant, the most frequent condition, without a call for the metric."""
+    holds = OPERATORS[symbol]
+    value_of = bare(key)
+
+    def run(frame: Frame) -> int:
+        series = frame.series.get(key)
+        if series is not None and (steps := series.steps) and steps[-1] == frame.step:
+            one: float | None = series.values[-1]
+        else:
+            one = value_of(frame)
+        if one is None:
+            return UNKNOWN
+        frame.decisive = (one, fixed, symbol)
+        if -_INF < one < _INF:
+            return TRUE if holds(one, fixed) else FALSE
+        return NON_FINITE
+
+    return run
+
+
 def both(left: Condition, right: Condition, left_leads: bool) -> Condition:
     """The smaller of both. The comparison that decides is that of the operand with the result, the left one if both have it."""
 

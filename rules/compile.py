@@ -113,6 +113,8 @@ class Compiler:
             result = TRUE if closures.OPERATORS[node.operator](a.constant, b.constant) else FALSE
             return Bool(lambda frame: result)
         weight = 2 if a.data or b.data else 1
+        if isinstance(left, Metric) and not _is_context(left) and b.constant is not None:
+            return Bool(closures.metric_against_constant(left.key, b.constant, node.operator), weight)
         # The value is the side with the data: in `0.5 < x` it is x.
         if a.data or not b.data:
             return Bool(closures.comparison(a.run, b.run, b.constant, node.operator), weight)
@@ -161,7 +163,7 @@ class Compiler:
                 return known(node.seconds)
             case Variable():
                 return self._variable(node)
-            case Metric() if not node.raw and node.label is None and node.name in CONTEXT:
+            case Metric() if _is_context(node):
                 return CONTEXT[node.name](self)
             case Metric():
                 self._input(node)
@@ -334,6 +336,11 @@ def _kind(node: Node) -> str:
             return "condition"
         case _:
             return "number"
+
+
+def _is_context(metric: Metric) -> bool:
+    """Whether the name is no series but something of the run, such as `since_start`."""
+    return not metric.raw and metric.label is None and metric.name in CONTEXT
 
 
 def _is_label(node: Node) -> bool:

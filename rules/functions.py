@@ -59,7 +59,8 @@ def mean(window: Samples) -> float:
 def median(window: Samples) -> float:
     """The middle sample, or the mean of the two in the middle."""
     ordered = sorted(window)
-    if has_nan(ordered):
+    check = sum(ordered)
+    if check != check and has_nan(ordered):  # an infinity of either sign makes it NaN too
         return math.nan
     middle = len(ordered) // 2
     if len(ordered) % 2:
