@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from benchmarks import batch, client_log, evaluation, peers, rollouts, scrape, through_kafka
+from benchmarks import batch, client_log, evaluation, peers, reviewing, rollouts, scrape, through_kafka
 from benchmarks._table import table
 
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "client_log": client_log.run,
     "batch": batch.run,
     "rollouts": rollouts.run,
+    "reviewing": reviewing.run,
     "peers": peers.run,
     "through_kafka": through_kafka.run,
 }
@@ -40,6 +41,7 @@ TARGETS: dict[str, tuple[str, float]] = {
     "batch_torch_bfloat16_memory": ("<", 3),
     "scrape_2000_runs_s": ("<", 1),
     "mb_per_run": ("<=", 1),
+    "rules_check_and_test_s": ("<", 5),
 }
 
 
