@@ -2,8 +2,8 @@
 
 It goes the way of every alert, under a run of its own (`<name>.canary`), so that it opens and closes incidents of its own. When
 its row was delivered it is resolved. When that takes too long, or the row failed, the alert `tocsin-canary-lost` fires for whom
-the configuration names (see `alerts.canary`); it ends with the next canary that arrives. A canary without a row (somebody
-silenced it) says nothing.
+the configuration names (see `alerts.canary`); it ends with the next canary that arrives. Nothing mutes it
+(`alerts.muting`); should a canary have no row all the same, that says nothing.
 """
 
 from __future__ import annotations
