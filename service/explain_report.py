@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rules.model import AlertEvent, EventState
+from service import evidence
+from service.evidence import Evidence
 from service.explaining import Explanation
 from service.tables import plain_table
 from service.tracing import Labels, Point
@@ -36,6 +38,8 @@ def text(found: Explanation, remarks: Sequence[str] = ()) -> str:
     parts.append("history\n" + _indented(_history(found)))
     if found.trace.events:
         parts.append("events\n" + _indented(_events(found)))
+    if found.evidence is not None:
+        parts.append("evidence\n" + "\n".join(_evidence(found.evidence)))
     if found.inputs:
         parts.append("inputs\n" + _indented(_inputs(found)))
     rows = [[each.key, each.value, each.place] for each in found.fields]
@@ -66,6 +70,7 @@ def as_json(found: Explanation, remarks: Sequence[str] = ()) -> str:
             {"state": event.state.value, "step": event.step, "severity": event.severity.value, "reason": event.reason}
             for event in _own_events(found)
         ],
+        "evidence": None if found.evidence is None else evidence.fields(found.evidence),
         "notes": list(remarks),
     }
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
@@ -161,6 +166,11 @@ def _events(found: Explanation) -> str:
         for why in [event.reason if event.state is EventState.RESOLVED else event.summary or event.reason]
     ]
     return plain_table(("step", "state", "severity", "why"), rows, right=(0,))
+
+
+def _evidence(found: Evidence) -> list[str]:
+    hint = [f"  next: {found.triage.hint}"] if found.triage.hint else []
+    return [f"  {line}" for line in evidence.lines(found)] + hint + [f"  not known: {each}" for each in found.triage.missing]
 
 
 def _inputs(found: Explanation) -> str:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from collector.signals.triage import Raised
 from rules.bundle import AlertRule, Bundle
 from rules.compile import Compiler
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame
+from rules.model import Phase, Verdict
 from rules.named import CONDITIONS
+from rules.run_states import StateKey
 from rules.strict_yaml import Mark
 from rules.syntax import Call, Compare, Node, Variable, render, walk
+from service.evidence import Evidence, evidence
 from service.tracing import Labels, Point, Trace, frame, reads, scope
 
 _AROUND: Final = 10
@@ -68,6 +72,8 @@ class Explanation(NamedTuple):
     sides: Sequence[Side]
     inputs: Sequence[Input]
     fields: Sequence[Field]
+    evidence: Evidence | None = None
+    """What moved first, and what it may be; None where the rule neither breaches nor fires."""
 
 
 def chosen_step(trace: Trace, labels: Labels | None) -> int | None:
@@ -102,7 +108,22 @@ def explain(whole: Trace, until: Trace, step: int, labels: Labels | None) -> Exp
         sides=_sides(until, view),
         inputs=_inputs(until, view),
         fields=_fields(until.bundle, until.rule),
+        evidence=_evidence(until, point),
     )
+
+
+def _evidence(until: Trace, point: Point) -> Evidence | None:
+    """On the run as it was at the step; the alerts of the incident are those that fire then."""
+    live = until.live
+    if not point.phase.fires and point.verdict not in (Verdict.BREACH, Verdict.NON_FINITE):
+        return None
+    alerts = {rule.id: rule for rule in until.bundle.alerts}
+    firing = [alerts[key.rule_id] for key in live.states.firing if key.rule_id in alerts]
+    raised = {Raised(rule.name, rule.layer, rule.severity.pages) for rule in (*firing, until.rule)}
+    state = live.states.states.get(StateKey(until.rule.id, point.labels))
+    held = state is not None and state.phase is not Phase.INACTIVE
+    since = min(state.pending_step, point.step) if state is not None and held else point.step
+    return evidence(live.run, since, raised)
 
 
 def _sides(trace: Trace, view: Frame) -> list[Side]:

@@ -17,6 +17,7 @@ from collector.runs import Runs
 from collector.sources.file import FileSource
 from rules.engine import Engine
 from rules.model import AlertEvent
+from service.live import Live
 from service.pipeline import Parts, Pipeline
 from service.recordings import Recording
 from service.shelf import Shelf
@@ -24,6 +25,7 @@ from service.store.model import RunRow
 from service.store.store import Store
 from tocsin.formats import UnknownFormat
 
+See = Callable[[Live, Sequence[AlertEvent]], None]
 _BATCH = 500
 _SHOWN_FAULTS = 3
 
@@ -55,13 +57,15 @@ def replay(
     tell: Callable[[Sequence[AlertEvent]], None] = lambda events: None,
     progress: Callable[[int], None] = lambda records: None,
     recorded_for: RecordedFor | None = None,
+    see: See | None = None,
 ) -> Replayed:
     """Replay one log from its beginning to its end.
 
     `tell` gets the events as they come, `progress` the number of records so far. `recorded_for` gives a run
-    its recorded clean baseline. Raises CannotReplay.
+    its recorded clean baseline. `see` is shown the events of each record with the run as it is then, before they are told.
+    Raises CannotReplay.
     """
-    (replayed,) = replay_with(recording, [engine], tell=tell, progress=progress, recorded_for=recorded_for)
+    (replayed,) = replay_with(recording, [engine], tell=tell, progress=progress, recorded_for=recorded_for, see=see)
     return replayed
 
 
@@ -72,15 +76,16 @@ def replay_with(
     tell: Callable[[Sequence[AlertEvent]], None] = lambda events: None,
     progress: Callable[[int], None] = lambda records: None,
     recorded_for: RecordedFor | None = None,
+    see: See | None = None,
 ) -> list[Replayed]:
     """Replay one log with several bundles of rules: it is read once, and folded and judged once with each.
 
     Folding cannot be shared: values of record rules and what breaches are part of it. `tell` gets the events of all, bundle
-    by bundle, as they come. Raises CannotReplay.
+    by bundle, as they come; so does `see`, with the run. Raises CannotReplay.
     """
     source = FileSource(recording.path, recording.format or "auto", run=recording.run, max_records=_BATCH)
     with ExitStack() as stack:
-        players = [_Player(engine, stack.enter_context(Store()), recorded_for) for engine in engines]
+        players = [_Player(engine, stack.enter_context(Store()), recorded_for, see) for engine in engines]
         source.open(players[0].store)
         records = 0
         try:
@@ -100,7 +105,7 @@ def replay_with(
 class _Player:
     """One bundle's pipeline over a log."""
 
-    def __init__(self, engine: Engine, store: Store, recorded_for: RecordedFor | None) -> None:
+    def __init__(self, engine: Engine, store: Store, recorded_for: RecordedFor | None, see: See | None) -> None:
         config = default_config()
         book = IncidentBook(config.router, config.reach)
         self.store: Final = store
@@ -119,6 +124,7 @@ class _Player:
                 clock="event",
                 checkpoint_rows=2**62,
                 show_rules=False,
+                see=see,
             )
         )
 

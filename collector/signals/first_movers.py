@@ -1,6 +1,6 @@
 """B10: what moved first. Per incident, for each watched metric the first record at which it left its normal range, in order.
 
-    a mover      |x - centre| > 6 scale, on a side that does harm, at that record and at half at least of those from there on
+    a mover      |x - centre| > 6 scale, on a side that does harm, at that record and at more than half of those from there on
     the stretch  from 10 records before `since` to the record at which one asks; what left its range earlier is no first mover
     normal       the baseline B1 of the series, the recorded one if there is one; for a metric that had drifted away from it
                  before the stretch (a third of its last 40 records were outside), those 40 records themselves
@@ -194,7 +194,7 @@ def _mover(
         score is None or (score > SIGMAS and _is_new(value, before, watched.harm))
         for value, score in zip(values, scores, strict=True)
     ]
-    at = next((at for at, out in enumerate(outside) if out and sum(outside[at:]) >= STAYS * (len(outside) - at)), None)
+    at = next((at for at, out in enumerate(outside) if out and sum(outside[at:]) > STAYS * (len(outside) - at)), None)
     if at is None:
         return None, normal is not None
     value = values[at]

@@ -145,11 +145,10 @@ def triage(run: RunView, found: FirstMovers, raised: Iterable[Raised], reading: 
 
 
 def words(found: Triage) -> str:
-    """One line: `perhaps a crash (engineering): probabilities fail first (LogprobGapStop); ... Next: ...`."""
+    """One line without the hint: `perhaps a crash (engineering): first to fail: probabilities (LogprobGapStop); ...`."""
     names = {"crash": "perhaps a crash (engineering)", "collapse": "perhaps a collapse (algorithm)", "unclear": "kind unclear"}
     why = "; ".join(each.text for each in found.reasons if found.kind in ("unclear", each.side))
-    said = names[found.kind] + (f": {why}" if why else "")
-    return said + (f". Next: {found.hint}" if found.hint else "")
+    return names[found.kind] + (f": {why}" if why else "")
 
 
 def _layer(layer: int, run: RunView, movers: Sequence[Mover], alerts: Sequence[Raised]) -> LayerState:
@@ -198,15 +197,7 @@ def _for_crash(
     reasons = []
     if first_failed is not None and first_failed <= ENGINEERING:
         first = layers[first_failed]
-        reasons.append(
-            Reason(
-                side="crash",
-                points=3,
-                text=f"{first.name} fail first ({first.by})"
-                if first.name.endswith("s")
-                else f"{first.name} fails first ({first.by})",
-            )
-        )
+        reasons.append(Reason(side="crash", points=3, text=f"first to fail: {first.name} ({first.by})"))
     if onset == "jump":
         mover = found.movers[0]
         reasons.append(Reason(side="crash", points=2, text=f"{mover.key} jumped at step {mover.step}"))

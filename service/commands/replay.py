@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +22,7 @@ from service.against_labels import Seen, event_delay, seen, summary
 from service.baselines import load_baselines
 from service.commands import progress
 from service.commands.terminal import config_errors_are_shown, err, fail, name, number, out, plural, severity, state
+from service.evidence import Evidence, Witness, fields, lines
 from service.labels import Label
 from service.recordings import Recording, find
 from service.replay import Replayed
@@ -85,6 +87,10 @@ def replay(
       tocsin replay runs/ --output markdown > report.md
       tocsin replay run.jsonl.gz --json | jq 'select(.severity == "page")'
 
+    Below the table stands for each page and stop what moved first, whether it is rather a crash (engineering) or a
+    collapse (algorithm), and what the sampled rollouts read like; in JSON these are the fields first_movers, triage and
+    rollouts.
+
     Exit status 0 when the logs could be read, also when alerts fired; 2 when one could not.
     """
     with config_errors_are_shown():
@@ -115,8 +121,8 @@ class _Done(NamedTuple):
 
     path: Path
     seen: Seen
-    events: Sequence[AlertEvent]
-    """Only where they are shown at the end."""
+    events: Sequence[tuple[AlertEvent, Evidence | None]]
+    """Only where they are shown at the end; pages and stops that begin with what was known at that moment."""
     last_step: int
     rejected: int
     example: str
@@ -126,29 +132,35 @@ def _replay_all(
     recordings: Sequence[Recording], engine: Engine, recorded_for: RecordedFor, outcome: progress.Outcome, output: str
 ) -> list[_Done]:
     def work(recording: Recording, tell: Callable[[int], None]) -> _Done:
+        witness = Witness()
+
         def write(events: Sequence[AlertEvent]) -> None:
             if output == "json":
-                _print_json(events, recording.label)
+                _print_json(events, recording.label, witness)
 
-        return _kept(replay_log(recording, engine, tell=write, progress=tell, recorded_for=recorded_for), output)
+        see = None if output == "markdown" else witness.see
+        done = replay_log(recording, engine, tell=write, progress=tell, recorded_for=recorded_for, see=see)
+        return _kept(done, output, witness)
 
     return list(progress.over(recordings, work, "replay", outcome))
 
 
-def _kept(replayed: Replayed, output: str) -> _Done:
+def _kept(replayed: Replayed, output: str, witness: Witness) -> _Done:
     return _Done(
         path=replayed.recording.path,
         seen=seen(replayed),
-        events=replayed.events if output == "text" else (),
+        events=[(event, witness.of(event)) for event in replayed.events] if output == "text" else (),
         last_step=max((run.step for run in replayed.runs), default=0),
         rejected=replayed.rejected,
         example=replayed.examples[0] if replayed.examples else "",
     )
 
 
-def _print_json(events: Sequence[AlertEvent], label: Label | None) -> None:
+def _print_json(events: Sequence[AlertEvent], label: Label | None, witness: Witness) -> None:
     for event in events:
         line = present.replay_line(event)
+        if (found := witness.of(event)) is not None:
+            line |= fields(found)
         if label is not None:
             line |= {"kind": label.kind, "onset": label.onset, "delay": event_delay(label, event)}
         click.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
@@ -185,7 +197,7 @@ def _show(done: _Done, console: Console) -> None:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("limit", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
-    for event in done.events:
+    for event, _ in done.events:
         table.add_row(
             str(event.step),
             *([signed(event_delay(log.label, event))] if onset is not None else []),
@@ -198,6 +210,15 @@ def _show(done: _Done, console: Console) -> None:
             Text(why(event)),
         )
     console.print(table)
+    for event, found in done.events:
+        if found is not None:
+            _show_evidence(event, found, console)
+
+
+def _show_evidence(event: AlertEvent, found: Evidence, console: Console) -> None:
+    console.print(Text.assemble(name(event), f" at step {event.step}"))
+    for line in lines(found):
+        console.print(Padding(Text(line, "dim"), (0, 0, 0, 2)))
 
 
 def _summary(logs: Sequence[Seen], console: Console) -> None:

@@ -18,6 +18,7 @@ from service.replay import replay
 from tests.kit.pipelines import Bench, shipped, steps
 
 _KEYS = ["run", "alert", "id", "severity", "layer", "state", "step", "record", "value", "limit", "verdict"]
+_EVIDENCE = ["since", "first_movers", "without_baseline", "triage", "rollouts"]
 
 
 def _file(run: DemoRun, folder: Path) -> Path:
@@ -78,7 +79,9 @@ def test_json_is_one_object_per_event_and_nothing_else(nan: Path) -> None:
     done = _tocsin("replay", "--json", nan)
     assert done.exit_code == 0, done.stderr
     lines = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
-    assert all(list(line) == _KEYS for line in lines)
+    for line in lines:
+        begins = line["severity"] in ("page", "stop") and line["state"] == "firing"
+        assert list(line) == [*_KEYS, *(_EVIDENCE if begins else ())]
     # Other rules see the same fault from their side; this one names it, at the record that brings it and until it is over.
     assert [(line["state"], line["step"]) for line in lines if line["alert"] == "NonFinite"] == [
         ("firing", 120),
@@ -104,6 +107,9 @@ def test_tables_for_people(nan: Path, tmp_path: Path) -> None:
     done = _tocsin("replay", nan, healthy)
     assert done.exit_code == 0
     assert "NonFinite" in done.stdout and "tiny-healthy-s1" in done.stdout and "2 logs" in done.stdout
+    page = done.stdout[done.stdout.index("NonFinite at step 120") :]
+    assert "moved first: first_minibatch_clip_ratio at step 120" in page and "grad_norm at step 120 (nan)" in page
+    assert "perhaps a crash (engineering)" in page
     assert done.stderr == ""
 
 

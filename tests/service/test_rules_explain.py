@@ -208,15 +208,31 @@ def _collected(folder: Path, team: Path, *, keep_all: bool = True) -> Path:
     return folder / "tocsin.yaml"
 
 
+def test_a_breach_has_its_evidence_and_a_step_without_one_has_none(team: Path, tmp_path: Path) -> None:
+    path = log(tmp_path / "wild.jsonl", _VALUES)
+    found = _explain("MeanHigh", "--run", path, "--rules", team, "--no-shipped")["evidence"]
+    assert (found["since"], found["triage"]["first_failed"], found["rollouts"]) == (5, 2, None)
+    assert found["triage"]["reasons"][0]["text"] == "first to fail: gradient and mask (MeanHigh)"
+    quiet = ("MeanHigh", "--run", path, "--rules", team, "--no-shipped", "--step", "3")
+    assert _explain(*quiet)["evidence"] is None
+    text = call("rules", "explain", "MeanHigh", "--run", path, "--rules", team, "--no-shipped").stdout
+    assert "evidence\n  perhaps a crash (engineering): first to fail" in text
+    assert "  next: print which tokens enter the loss" in text and "  not known: what the rollouts read like" in text
+    assert "\nevidence\n" not in call("rules", "explain", *quiet).stdout
+
+
 def test_a_run_in_the_store_is_explained_as_its_log_is(team: Path, tmp_path: Path) -> None:
     config = _collected(tmp_path, team)
     path = log(tmp_path / "lab-1.jsonl", _VALUES)
     live = _explain("MeanHigh", "--run", "lab-1", "--config", config)
     recorded = _explain("MeanHigh", "--run", path, "--rules", team, "--no-shipped")
     assert live["notes"] == ["in the collector: inactive, judged last at step 10, fired 1 times"]
-    assert {key: value for key, value in live.items() if key != "notes"} == {
-        key: value for key, value in recorded.items() if key != "notes"
+    # The log is a trainer's and has more metrics than the collector was sent.
+    other = ("notes", "evidence")
+    assert {key: value for key, value in live.items() if key not in other} == {
+        key: value for key, value in recorded.items() if key not in other
     }
+    assert live["evidence"]["triage"]["reasons"] == recorded["evidence"]["triage"]["reasons"]
 
 
 def test_what_the_store_does_not_have_is_said(team: Path, tmp_path: Path) -> None:

@@ -158,8 +158,7 @@ def test_nothing_is_unclear() -> None:
 def test_words() -> None:
     seen = triage(run_with(), found(moved("rollout_kl_k3", 1)), [Raised("LogprobGapStop", 1, True)])
     assert words(seen) == (
-        "perhaps a crash (engineering): probabilities fail first (LogprobGapStop); rollout_kl_k3 jumped at step 7."
-        f" Next: {seen.hint}"
+        "perhaps a crash (engineering): first to fail: probabilities (LogprobGapStop); rollout_kl_k3 jumped at step 7"
     )
 
 
