@@ -95,7 +95,10 @@ def _listed(value: Any) -> Any:
 
 
 class Witness:
-    """Sees the events of runs as they happen, and keeps the evidence on every page and stop that begins to fire."""
+    """Sees the events of runs as they happen, and keeps the evidence on every page and stop that begins to fire.
+
+    For replays, which end: it forgets nothing of what it found.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, dict[_Identity, Raised]] = {}
