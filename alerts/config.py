@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from alerts.canary import CanaryEntry, canary_routes
+from alerts.durations import Duration, seconds
 from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from alerts.incidents import Reach
 from alerts.matching import MatchEntry, compiled, listed
@@ -44,6 +46,8 @@ class RouteEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     goes_on: bool = msgspec.field(default=False, name="continue")
     quiet_hours: list[Hours] | None = None
     """When warnings wait; without it they are the parent's."""
+    remind: list[Duration] | None = None
+    """After how long an open incident is called to mind, ascending; without it as the parent says."""
 
 
 class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -55,6 +59,8 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     routes: list[RouteEntry] = []
     quiet_hours: list[Hours] = []
     """When warnings wait, for all routes that say nothing else."""
+    remind: list[Duration] = []
+    """After how long an open incident is called to mind, for all routes that say nothing else."""
     maintenance: list[WindowEntry] = []
     silences: str | list[str] = []
     """Files of silences, relative to this one."""
@@ -123,7 +129,7 @@ def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
         raise ConfigErrors(sorted(errors, key=_place))
     known = set(_entries(find(tree, "receivers")))
     default = _named(entry.default, find(tree, "default"), known, errors)
-    root = Route(ALL, default, quiet_hours=tuple(entry.quiet_hours))
+    root = Route(ALL, default, quiet_hours=tuple(entry.quiet_hours), remind=_remind(entry.remind, find(tree, "remind"), errors))
     routes = _routes(entry.routes, find(tree, "routes"), root, known, errors)
     windows = windows_of(entry.maintenance, find(tree, "maintenance"), errors)
     silence_files = [Path(file).parent / name for name in listed(entry.silences)]
@@ -258,7 +264,9 @@ def _routes(
         if entry.receiver is not None:
             receivers = _named(entry.receiver, find(here, "receiver"), known, errors)
         quiet = parent.quiet_hours if entry.quiet_hours is None else tuple(entry.quiet_hours)
-        route = Route(compiled(entry.match), receivers, (), entry.goes_on, quiet, f"{here.mark.file}:{here.mark.line}")
+        remind = parent.remind if entry.remind is None else _remind(entry.remind, find(here, "remind"), errors)
+        place = f"{here.mark.file}:{here.mark.line}"
+        route = Route(compiled(entry.match), receivers, (), entry.goes_on, quiet, remind, place)
         routes.append(replace(route, routes=_routes(entry.routes, find(here, "routes"), route, known, errors)))
         last = number == len(entries) - 1
         if entry.match == MatchEntry() and not entry.goes_on and not last:
@@ -266,6 +274,13 @@ def _routes(
         if entry.goes_on and last:
             errors.append(here.mark.error("`continue` on the last route leads nowhere (remove it)"))
     return tuple(routes)
+
+
+def _remind(after: Sequence[str], node: Node, errors: list[ConfigError]) -> tuple[float, ...]:
+    found = tuple(seconds(text) for text in after)
+    if any(later <= earlier for earlier, later in pairwise((0.0, *found))):
+        errors.append(node.mark.error("reminders are written in ascending order, the first after more than 0s: [1h, 4h, 1d]"))
+    return found
 
 
 def _named(names: str | list[str], node: Node, known: set[str], errors: list[ConfigError]) -> tuple[str, ...]:

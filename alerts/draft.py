@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from alerts.identity import alert_key, delivery_id, incident_key
 from alerts.model import Action, Delivery, Incident, Page, Told
 from alerts.muting.model import Mute
-from alerts.notes import listed
+from alerts.notes import listed, reminder
 from rules.model import AlertEvent, EventState, Severity
 
 Route = Callable[[AlertEvent], Sequence[str]]
@@ -21,6 +21,10 @@ MuteBy = Callable[[AlertEvent, float], Mute | None]
 
 _LOUDNESS = {severity: rank for rank, severity in enumerate(Severity)}
 _UNMUTED: Final[Mapping[str, Any]] = {"muted_by": "", "muted_until": None, "untold": None}
+
+
+RemindBy = Callable[[AlertEvent, str], Sequence[float]]
+"""After how many seconds a receiver is reminded of a page, ascending."""
 
 
 class Reach(NamedTuple):
@@ -103,6 +107,21 @@ class Draft:
         for name in self.incident.pages:
             self._update(name, note)
 
+    def remind(self, name: str, after: Sequence[float]) -> bool:
+        """Call an open page to mind, if the next of its reminders is due; of several that are, once. Whether it was."""
+        page, acknowledged = self.incident.pages[name], self.incident.acknowledged
+        told = self.incident.alerts[page.alerts[0]]
+        if page.opened_at is None or told.event is None or (acknowledged is not None and self._now < acknowledged.until):
+            return False
+        open_for = self._now - page.opened_at
+        over = sum(seconds <= open_for for seconds in after)
+        if over <= page.reminded or self._mute(told.event, self._now) is not None:
+            return False
+        self.incident.pages[name] = replace(page, reminded=over)
+        self.incident.updates += 1
+        self._update(name, reminder(open_for), Action.REMIND)
+        return True
+
     def finish(self) -> None:
         """At the end of the moment: tell the threads in one row each what else has changed about what they were told. One that
         has been closed meanwhile has heard the end of all of it."""
@@ -113,14 +132,14 @@ class Draft:
         for name, notes in changes.items():
             self._update(name, listed(notes))
 
-    def _update(self, name: str, note: str) -> None:
+    def _update(self, name: str, note: str, action: Action = Action.UPDATE) -> None:
         page = self.incident.pages[name]
         told = self.incident.alerts[page.alerts[0]]
         if name in self._reach and told.event is not None:
             begun = (page.fingerprint, page.episode)
             event = replace(told.event, severity=page.severity)
             key = incident_key(self.incident.id)
-            self._row(name, Action.UPDATE, key, begun, begun, event, note, self.incident.updates)
+            self._row(name, action, key, begun, begun, event, note, self.incident.updates)
 
     def _changed(self, told: Told, print_: str, note: str) -> None:
         """A change of an alert, for the open threads that were told of it and hear of ends."""
@@ -145,7 +164,7 @@ class Draft:
             return
         page = self.incident.pages.get(name)
         if page is None:
-            page = Page(fingerprint=print_, episode=told.episode, severity=event.severity)
+            page = Page(fingerprint=print_, episode=told.episode, severity=event.severity, opened_at=self._now)
         louder = _LOUDNESS[event.severity] > _LOUDNESS[page.severity]
         if print_ not in page.told or louder:
             key = incident_key(self.incident.id)

@@ -25,6 +25,8 @@ The rules of the planner
    update: what is muted stands on the board of the next row. Every row to a page carries the board.
 10. An incident that is closed by hand: all who were told are told the end, with who closed it. What fires on stays in the
     incident and is told to nobody until it has cleared and fires anew; an alert that is new to the incident is told as ever.
+11. A thread is reminded of its open page after each of the times that its route says; of several that have passed unsaid, once.
+    While the incident is acknowledged or the alert that holds the page is muted, nothing is said; what became due is said then.
 
 Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the
 page stays open instead of closing and paging again.
@@ -40,7 +42,7 @@ from msgspec.structs import replace
 
 from alerts import notes
 from alerts.board import board
-from alerts.draft import Draft, MuteBy, Reach, Route
+from alerts.draft import Draft, MuteBy, Reach, RemindBy, Route
 from alerts.identity import fingerprint, incident_key
 from alerts.model import Acknowledgement, Delivery, Incident
 from rules.model import SHADOW, AlertEvent, EventState
@@ -65,17 +67,20 @@ class Plan(NamedTuple):
 class IncidentBook:
     """The open incident of each run, in memory. After a failed commit: drop the book, make a new one, `restore`."""
 
-    def __init__(self, route: Route, reach: Mapping[str, Reach], mute: MuteBy | None = None) -> None:
+    def __init__(
+        self, route: Route, reach: Mapping[str, Reach], mute: MuteBy | None = None, remind: RemindBy | None = None
+    ) -> None:
         """`mute` may answer otherwise as people change their minds; without it nothing is muted."""
         self._mute = mute or _nothing_mutes
-        self.reconfigure(route, reach)
+        self.reconfigure(route, reach, remind)
         self._open: dict[str, Incident] = {}
         self._numbers: dict[str, int] = {}
 
-    def reconfigure(self, route: Route, reach: Mapping[str, Reach]) -> None:
+    def reconfigure(self, route: Route, reach: Mapping[str, Reach], remind: RemindBy | None = None) -> None:
         """Route by another configuration from the next event on; what was told stays told and will be ended."""
         self._route = route
         self._reach = dict(reach)
+        self._remind = remind or _no_reminders
 
     def restore(self, incidents: Iterable[Incident]) -> None:
         """Go on from stored incidents: the open one and the newest one of each run (they may be the same)."""
@@ -121,7 +126,8 @@ class IncidentBook:
                 continue
             draft = self._draft(self._open[run], now)
             # A list, as all of them are to be looked at.
-            if any([draft.look_again(print_) for print_ in list(draft.incident.alerts)]):
+            looked = [draft.look_again(print_) for print_ in list(draft.incident.alerts)]
+            if any(looked + [draft.remind(name, after) for name, after in self._reminders(draft.incident)]):
                 self._open[run] = draft.incident
                 changed.append(draft.incident)
                 rows += [_completed(row, draft.incident) for row in draft.rows]
@@ -159,7 +165,19 @@ class IncidentBook:
     def waits(self, run: str) -> bool:
         """Whether something about this run becomes due without an event: it must not be forgotten before."""
         found = self._open.get(run)
-        return found is not None and any(told.untold is not None for told in found.alerts.values())
+        if found is None:
+            return False
+        untold = any(told.untold is not None for told in found.alerts.values())
+        return untold or any(found.pages[name].reminded < len(after) for name, after in self._reminders(found))
+
+    def _reminders(self, incident: Incident) -> list[tuple[str, Sequence[float]]]:
+        """Of the open threads."""
+        found = []
+        for name, page in incident.pages.items():
+            event = incident.alerts[page.alerts[0]].event
+            if event is not None and page.opened_at is not None and self._reach.get(name, Reach()).scope == "thread":
+                found.append((name, self._remind(event, name)))
+        return found
 
     def _draft(self, incident: Incident, now: float) -> Draft:
         copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages))
@@ -187,6 +205,10 @@ class IncidentBook:
             incident.closed_at = first.event_time
             self._open.pop(first.run, None)
         return incident, [_completed(row, incident) for row in draft.rows]
+
+
+def _no_reminders(_event: AlertEvent, _name: str) -> tuple[float, ...]:
+    return ()
 
 
 def _nothing_mutes(_event: AlertEvent, _now: float) -> None:

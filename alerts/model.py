@@ -72,6 +72,10 @@ class Page(msgspec.Struct, kw_only=True):
     """Fingerprints of the alerts that have a trigger row in this page."""
     alerts: list[str] = []
     """Fingerprints that hold it open; the last one to resolve closes it."""
+    opened_at: float | None = None
+    """When it was planned, in seconds since the epoch; None in pages of versions that did not keep it."""
+    reminded: int = 0
+    """How many of the reminders of its route are over."""
 
 
 class Acknowledgement(msgspec.Struct, kw_only=True, frozen=True):

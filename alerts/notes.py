@@ -20,6 +20,14 @@ def acknowledged(owner: str, until: float, now: float) -> str:
     return f"acknowledged by {owner} until {moment(until, now)}"
 
 
+def reminder(seconds: float) -> str:
+    """For how long it has been open, in the largest unit that it fills."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"reminder: open for {int(seconds // size)} {unit}"
+    return f"reminder: open for {int(seconds)} s"
+
+
 def listed(notes: Sequence[str]) -> str:
     """Several notes as one; of many the first five and how many more."""
     more = len(notes) - _LISTED

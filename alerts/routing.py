@@ -57,6 +57,8 @@ class Route:
     """`continue`: later siblings are tried as well."""
     quiet_hours: tuple[Hours, ...] = ()
     """Its own or inherited ones."""
+    remind: tuple[float, ...] = ()
+    """Its own or inherited: seconds after which an open incident is called to mind, ascending."""
     place: str = ""
     """`alerts.yaml:12`; empty for the root and for routes that no file has."""
 
@@ -76,6 +78,10 @@ class Router:
     def quiet_hours(self, event: AlertEvent) -> Sequence[Sequence[Hours]]:
         """Those of each route that decides and tells somebody."""
         return [route.quiet_hours for route in self._deciding(event) if route.receivers]
+
+    def remind(self, event: AlertEvent, name: str) -> Sequence[float]:
+        """After how many seconds a receiver is reminded: by the first route that decides and tells it."""
+        return next((route.remind for route in self._deciding(event) if name in route.receivers), ())
 
     def paths(self, event: AlertEvent) -> list[tuple[Route, ...]]:
         """The ways through the tree: each from the root to a route that decides."""

@@ -106,7 +106,7 @@ class Running:
             self._guard.release()
             raise
         self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours, self.store.mutes.declared())
-        self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting)
+        self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting, self._alerts.router.remind)
         self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
         runs = Runs(
             max_runs=config.limits.max_runs,
@@ -220,7 +220,7 @@ class Running:
 
         def swap() -> Processed:
             self._muting.configure(alerts.declared, alerts.router.quiet_hours)
-            self._book.reconfigure(alerts.router, alerts.reach)
+            self._book.reconfigure(alerts.router, alerts.reach, alerts.router.remind)
             self._canary.use(alerts.canary)
             return self.pipeline.reload(engine, now, recorded_for)
 

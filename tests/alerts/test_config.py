@@ -49,7 +49,7 @@ def documented_tools(folder: Path, text: str) -> Tools:
     return found
 
 
-@pytest.mark.parametrize("page", ["routing.md", "receivers.md", "heartbeat.md", "silences.md"])
+@pytest.mark.parametrize("page", ["routing.md", "receivers.md", "heartbeat.md", "silences.md", "incidents.md"])
 def test_every_example_of_the_pages_loads(page: str, tmp_path: Path) -> None:
     texts = examples(page, "yaml")
     assert texts
@@ -237,3 +237,19 @@ def test_routes_nested_without_end_are_refused() -> None:
     for depth in range(25):
         text += "  " * depth + "- match: {layer: 1}\n" + "  " * depth + "  routes:\n"
     assert faults(text + "  " * 25 + "- receiver: c\n")
+
+
+def test_reminders_are_inherited_and_ascend() -> None:
+    text = """receivers: {a: {kind: console}}
+default: a
+remind: [1h, 4h]
+routes:
+  - match: {run: "x*"}
+    remind: []
+  - match: {run: "y*"}
+"""
+    root = parse_config(text, "alerts.yaml", None).router.root
+    assert [root.remind, *(route.remind for route in root.routes)] == [(3_600.0, 14_400.0), (), (3_600.0, 14_400.0)]
+    for wrong in ("[4h, 1h]", "[0s]", "[1h, 1h]"):
+        with pytest.raises(ConfigErrors, match="ascending"):
+            parse_config(text.replace("[1h, 4h]", wrong), "alerts.yaml", None)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from alerts.notes import acknowledged, listed, moment
+from alerts.notes import acknowledged, listed, moment, reminder
 
 
 def at(text: str) -> float:
@@ -32,3 +32,8 @@ def test_several_notes_are_one_and_many_are_counted() -> None:
     assert listed(["a"]) == "a"
     assert listed(list("abcde")) == "a; b; c; d; e"
     assert listed(list("abcdefg")) == "a; b; c; d; e; and 2 more"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(59.9, "59 s"), (60.0, "1 min"), (7_199.0, "1 h"), (172_800.0, "2 d")])
+def test_a_reminder_says_how_long_in_the_largest_unit(seconds: float, said: str) -> None:
+    assert reminder(seconds) == f"reminder: open for {said}"
