@@ -3,39 +3,28 @@
 A change is asked for on any thread and done on the consumer's, between two batches: it is committed, then the incident book
 goes by it, then whoever it concerns is told (the tick). The answer comes after the commit.
 
-    NotThere         nothing of this name
     InFile           it stands in a file, and only there can it be changed
-    Busy             the collector does not come to it; nothing was changed
+    NotThere, Busy   (service.asking)
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from alerts.matching import MatchEntry
 from alerts.muting.model import Silence, Window
 from alerts.muting.muting import Declared, Muting
+from service.asking import PATIENCE_SECONDS, NotThere, Post, ask
 from service.consume import Processed
 from service.store.mutes import Mutes, NameTaken
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS: Final = 10.0
-
-
-class NotThere(Exception):
-    """Nothing of this name; its text says so."""
-
 
 class InFile(Exception):
     """It stands in a file; the text says where."""
-
-
-class Busy(Exception):
-    """The collector does not come to it in time."""
 
 
 class MuteDesk:
@@ -45,7 +34,7 @@ class MuteDesk:
         self,
         kept: Mutes,
         muting: Muting,
-        post: Callable[[Callable[[], Processed | None]], None],
+        post: Post,
         tick: Callable[[], Processed],
         clock: Callable[[], float],
         *,
@@ -101,25 +90,11 @@ class MuteDesk:
             self._stale = False
 
     def _change(self, change: Callable[[], T]) -> T:
-        answer: Future[T] = Future()
+        def work() -> tuple[T, None]:
+            done = change()
+            self._stale = True
+            self.refresh()
+            return done, None
 
-        def job() -> Processed | None:
-            if not answer.set_running_or_notify_cancel():
-                return None
-            try:
-                done = change()
-                self._stale = True
-                self.refresh()
-            except Exception as error:
-                answer.set_exception(error)  # who asked says it; the book is as it was
-                return None
-            answer.set_result(done)
-            return self._tick()
-
-        self._post(job)
-        try:
-            return answer.result(self._patience)
-        except TimeoutError:
-            if answer.cancel():
-                raise Busy(f"the collector does not come to it within {self._patience:.0f} s; nothing was changed") from None
-            return answer.result()  # it is being done
+        # Whatever fails in here, the book is as it was.
+        return ask(self._post, work, after=self._tick, harmless=Exception, patience=self._patience)

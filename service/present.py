@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from alerts.model import Incident
 from rules.model import AlertEvent
 from service.store.model import AlertRow, RunRow
@@ -72,6 +74,7 @@ def incident(found: Incident) -> dict[str, Any]:
         "opened_at": found.opened_at,
         "opened_step": found.opened_step,
         "closed_at": found.closed_at,
+        "acknowledged": None if found.acknowledged is None else msgspec.to_builtins(found.acknowledged),
         "alerts": [
             {
                 "alert": told.alert,

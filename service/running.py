@@ -45,6 +45,7 @@ from service.heartbeat import Pulse
 from service.http.access import access
 from service.http.app import build
 from service.http.server import HttpServer
+from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
 from service.notify import Notifier
 from service.own_alerts import Own, OwnAlerts
@@ -137,6 +138,7 @@ class Running:
         self._desk = MuteDesk(
             self.store.mutes, self._muting, self.consumer.post, lambda: self.pipeline.tick(self._clock()), clock
         )
+        self._incident_desk = IncidentDesk(self.pipeline, self.store, self.consumer.post, clock)
         self._thread = threading.Thread(target=self.consumer.run, name="tocsin-consume", daemon=True)
         self._exporter = Exporter(runs.exposed, shelf.samples, self.health)
         self._scraping = threading.Lock()
@@ -152,7 +154,7 @@ class Running:
 
     def start(self) -> None:
         """Begin to serve, to deliver and to read, in this order."""
-        self.http.start(build(self.store, self, self._access, self._desk))
+        self.http.start(build(self.store, self, self._access, self._desk, self._incident_desk))
         self._notifier.start(self._alerts)
         self._thread.start()
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}

@@ -32,8 +32,10 @@ from rules.model import EventState, Severity
 from service import present
 from service.http.access import Access
 from service.http.guard import Guard
+from service.http.incidents import incident_routes
 from service.http.muting import muting_routes
 from service.http.page import HEADERS, render
+from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
 from service.store.store import Store
 
@@ -60,7 +62,13 @@ class Watched(Protocol):
         """Read the configuration anew; the faults for which it was refused, empty when it is taken."""
 
 
-def build(store: Store, watched: Watched, access: Access = LOOPBACK, desk: MuteDesk | None = None) -> Starlette:
+def build(
+    store: Store,
+    watched: Watched,
+    access: Access = LOOPBACK,
+    desk: MuteDesk | None = None,
+    incident_desk: IncidentDesk | None = None,
+) -> Starlette:
     """The application. Handlers are plain functions, so Starlette runs them on its worker threads."""
 
     def read(handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
@@ -105,9 +113,6 @@ def build(store: Store, watched: Watched, access: Access = LOOPBACK, desk: MuteD
             {"firing": [present.alert(event) for event in now[:limit]], "history": [present.logged(row) for row in history]}
         )
 
-    def incidents(_request: Request) -> Response:
-        return JSONResponse({"incidents": [present.incident(found) for found in store.open_incidents()]})
-
     def reload(request: Request) -> Response:
         access.reloads(request)
         faults = watched.reload()
@@ -124,7 +129,7 @@ def build(store: Store, watched: Watched, access: Access = LOOPBACK, desk: MuteD
             Route("/readyz", readyz),
             Route("/api/v1/runs", read(runs)),
             Route("/api/v1/alerts", read(alerts)),
-            Route("/api/v1/incidents", read(incidents)),
+            *incident_routes(store, incident_desk, access),
             Route("/api/v1/reload", reload, methods=["POST"]),
             Route("/", read(page)),
             *(muting_routes(desk, access) if desk is not None else ()),

@@ -13,11 +13,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -28,12 +27,10 @@ from alerts.matching import MatchEntry, says_nothing, told
 from alerts.muting.files import ALL_MEANT, Line, Name, Person, moment
 from alerts.muting.hours import Hours
 from alerts.muting.model import Silence, Window
-from service.http import bodies
 from service.http.access import Access
-from service.mute_desk import Busy, InFile, MuteDesk, NotThere
+from service.http.changes import deleted, posted
+from service.mute_desk import MuteDesk
 from service.roles import Caller
-from service.store.model import StoreError
-from service.store.mutes import NameTaken
 
 log = logging.getLogger(__name__)
 
@@ -140,48 +137,12 @@ def muting_routes(desk: MuteDesk, access: Access) -> Sequence[Route]:
 
     return [
         Route("/api/v1/silences", silences),
-        _made("/api/v1/silences", access, SilenceBody, make_silence),
-        _ended("/api/v1/silences/{name}", access, end_silence),
+        posted("/api/v1/silences", access, SilenceBody, make_silence),
+        deleted("/api/v1/silences/{name}", access, end_silence),
         Route("/api/v1/windows", windows),
-        _made("/api/v1/windows", access, WindowBody, open_window),
-        _ended("/api/v1/windows/{name}", access, close_window),
+        posted("/api/v1/windows", access, WindowBody, open_window),
+        deleted("/api/v1/windows/{name}", access, close_window),
     ]
-
-
-def _made(path: str, access: Access, schema: type[Any], make: Callable[[Caller, Any], Response]) -> Route:
-    async def answer(request: Request) -> Response:
-        body = await request.body()
-
-        def work() -> Response:
-            caller = access.changes(request)  # before the body is looked at: a stranger learns nothing of what would be taken
-            return _answered(lambda: make(caller, bodies.parse(body, request.headers.get("content-type", ""), schema)))
-
-        return await run_in_threadpool(work)
-
-    return Route(path, answer, methods=["POST"])
-
-
-def _ended(path: str, access: Access, end: Callable[[Caller, str], Response]) -> Route:
-    def answer(request: Request) -> Response:
-        caller = access.changes(request)
-        return _answered(lambda: end(caller, str(request.path_params["name"])))
-
-    return Route(path, answer, methods=["DELETE"])
-
-
-def _answered(work: Callable[[], Response]) -> Response:
-    """What the desk refuses, as a status."""
-    try:
-        return work()
-    except NotThere as error:
-        raise HTTPException(404, str(error)) from None
-    except (InFile, NameTaken) as error:
-        raise HTTPException(409, str(error)) from None
-    except Busy as error:
-        raise HTTPException(503, str(error)) from None
-    except StoreError as error:
-        log.error("not kept: %s", error)
-        raise HTTPException(503, "the store cannot be used now; look at the list before you try again") from None
 
 
 def _silence(silence: Silence, now: float) -> dict[str, Any]:

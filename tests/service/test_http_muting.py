@@ -15,8 +15,9 @@ from alerts.redaction import Redactor
 from alerts.secrets import SecretError
 from rules.strict_yaml import ConfigErrors
 from service import config
+from service.asking import Busy
 from service.consume import Processed
-from service.mute_desk import Busy, MuteDesk
+from service.mute_desk import MuteDesk
 from service.running import Running
 from service.store.store import Store
 from tests.kit.pipelines import RULES
