@@ -35,3 +35,23 @@ class Sparing(logging.Filter):
             return False
         self._spoke[place] = now
         return True
+
+
+class AfterClose(logging.Filter):
+    """Holds back what a library says of a connection that was closed in the meantime.
+
+    kafka-python's I/O thread may read once more from a transport that another thread has closed between its waiting and its
+    reading (net/transport.py, `_sock_recv`). It then logs a traceback ('NoneType' object has no attribute 'recv'), although
+    what was asked for is what happened. The same line about an open connection passes.
+    """
+
+    def __init__(self, name: str = "kafka.net.transport") -> None:
+        super().__init__()
+        self._logger = name
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name != self._logger or not record.exc_info:
+            return True
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        closing = [asked for each in arguments if callable(asked := getattr(each, "is_closing", None))]
+        return not (closing and all(asked() for asked in closing))

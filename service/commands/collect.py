@@ -19,7 +19,7 @@ from service import config, garbage
 from service.commands.terminal import config_errors_are_shown, fail
 from service.config import Settings
 from service.http.server import CannotListen
-from service.quiet import Sparing
+from service.quiet import AfterClose, Sparing
 from service.running import Running
 from service.store.model import StoreError
 
@@ -135,5 +135,6 @@ def _log_to_stderr(level: str, redactor: Redactor) -> None:
         logging.getLogger(chatty).setLevel(max(logging.getLogger().level, logging.WARNING))
     if logging.getLogger().level > logging.DEBUG:
         for handler in logging.getLogger().handlers:
+            handler.addFilter(AfterClose())
             handler.addFilter(Sparing({"kafka"}))
     install(redactor)
