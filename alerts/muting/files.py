@@ -47,12 +47,11 @@ class SilencesFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     silences: list[SilenceEntry]
 
 
-class WindowEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `maintenance:`; `from`, `to`, `zone`, `days` as in `Hours`."""
+class WindowFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a window says, in a file or over HTTP; `from`, `to`, `zone`, `days` as in `Hours`."""
 
     name: Name
     match: MatchEntry
-    owner: Person
     reason: Line
     begins: str = msgspec.field(name="from")
     ends: str = msgspec.field(name="to")
@@ -62,12 +61,21 @@ class WindowEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if says_nothing(self.match):
             raise ValueError(f"match: {ALL_MEANT}")
-        self.window()
+        self.hours()
+
+    def hours(self) -> Hours:
+        """Raises ValueError for hours that are none."""
+        return Hours(begins=self.begins, ends=self.ends, zone=self.zone, days=self.days)
+
+
+class WindowEntry(WindowFields, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `maintenance:`."""
+
+    owner: Person
 
     def window(self, place: str = "") -> Window:
-        """As the rest of the program knows it. Raises ValueError for hours that are none."""
-        hours = Hours(begins=self.begins, ends=self.ends, zone=self.zone, days=self.days)
-        return Window(name=self.name, match=self.match, owner=self.owner, reason=self.reason, hours=hours, place=place)
+        """As the rest of the program knows it."""
+        return Window(name=self.name, match=self.match, owner=self.owner, reason=self.reason, hours=self.hours(), place=place)
 
 
 def windows_of(entries: Sequence[WindowEntry], node: Node, errors: list[ConfigError]) -> tuple[Window, ...]:

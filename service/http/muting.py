@@ -24,8 +24,7 @@ from starlette.routing import Route
 
 from alerts.durations import Duration, seconds
 from alerts.matching import MatchEntry, says_nothing, told
-from alerts.muting.files import ALL_MEANT, Line, Name, Person, moment
-from alerts.muting.hours import Hours
+from alerts.muting.files import ALL_MEANT, Line, Person, WindowFields, moment
 from alerts.muting.model import Silence, Window
 from service.http.access import Access
 from service.http.changes import deleted, posted
@@ -66,26 +65,10 @@ class SilenceBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return starts, expires
 
 
-class WindowBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class WindowBody(WindowFields, kw_only=True, forbid_unknown_fields=True):
     """A window to be declared."""
 
-    name: Name
-    match: MatchEntry
-    reason: Line
     owner: Person | None = None
-    begins: str = msgspec.field(name="from")
-    ends: str = msgspec.field(name="to")
-    zone: str
-    days: list[str] = []
-
-    def __post_init__(self) -> None:
-        if says_nothing(self.match):
-            raise ValueError(f"match: {ALL_MEANT}")
-        self.hours()
-
-    def hours(self) -> Hours:
-        """Raises ValueError for hours that are none."""
-        return Hours(begins=self.begins, ends=self.ends, zone=self.zone, days=self.days)
 
 
 def muting_routes(desk: MuteDesk, access: Access) -> Sequence[Route]:
