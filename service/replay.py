@@ -18,7 +18,8 @@ from collector.sources.file import FileSource
 from rules.engine import Engine
 from rules.model import AlertEvent
 from service.live import Live
-from service.pipeline import Parts, Pipeline
+from service.parts import Parts
+from service.pipeline import Pipeline
 from service.recordings import Recording
 from service.shelf import Shelf
 from service.store.model import RunRow

@@ -49,7 +49,8 @@ from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
 from service.notify import Notifier
 from service.own_alerts import Own, OwnAlerts
-from service.pipeline import Parts, Pipeline
+from service.parts import Parts
+from service.pipeline import Pipeline
 from service.shelf import Shelf
 from service.store.guard import StoreGuard
 from service.store.model import StoreError

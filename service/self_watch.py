@@ -27,6 +27,8 @@ class SelfWatch:
         self._store = store
         self._limit = rejected_limit
         self._share = RejectedShare()
+        self._owed: list[tuple[Own, bool, str, float]] = []
+        """What is to be said and is not committed: it outlives a store that is away."""
 
     def restore(self) -> None:
         """Go on from the store."""
@@ -50,6 +52,19 @@ class SelfWatch:
             self._plan(self._own.judge(own, fires, now, reason=reason), pending, now)
             if fires:  # also when that is no news: when it happened last decides when it is over, after a restart as well
                 self._keep(pending)
+
+    def owe(self, own: Own, fires: bool, reason: str, now: float) -> None:
+        """Something is so, or is not; it is said with the next transaction that can be committed."""
+        self._owed.append((own, fires, reason, now))
+
+    def settle(self, pending: Pending) -> None:
+        """Say what is owed, in the transaction under way."""
+        for own, fires, reason, at in self._owed:
+            self.judge(own, fires, reason, pending, at)
+
+    def settled(self) -> None:
+        """That transaction is committed."""
+        self._owed.clear()
 
     def count(self, accepted: int, rejected: int, pending: Pending, now: float) -> None:
         """Values came in; too large a share of a minute that are no records is an alert."""

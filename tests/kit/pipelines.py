@@ -21,7 +21,8 @@ from rules.model import AlertEvent
 from service import bundles
 from service.live import ClockKind
 from service.own_alerts import OwnAlerts
-from service.pipeline import Parts, Pipeline
+from service.parts import Parts
+from service.pipeline import Pipeline
 from service.shelf import Shelf
 from service.store.store import Store
 

@@ -1,0 +1,49 @@
+"""What a pipeline is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from alerts.incidents import IncidentBook
+from collector.health import Health
+from collector.ports import DeadLetters
+from rules.engine import Engine
+from rules.model import AlertEvent
+from service.canary import Canary
+from service.live import ClockKind, Live
+from service.own_alerts import OwnAlerts
+from service.shelf import Shelf
+from service.store.store import Store
+
+CHECKPOINT_ROWS: Final = 200
+"""Rows of a run between two checkpoints: what a restart has to apply again, against what each commit has to write."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a pipeline works with."""
+
+    store: Store
+    shelf: Shelf
+    engine: Engine
+    book: IncidentBook
+    dead_letters: DeadLetters
+    health: Health
+    clock: ClockKind = "received"
+    own: OwnAlerts | None = None
+    """Alerts about Tocsin itself; None for replays."""
+    canary: Canary | None = None
+    """The test alert; None for replays."""
+    sole_reader: bool = False
+    """Nobody else reads this source (a spool): all runs are ours, those of files that are gone as well."""
+    rejected_share: float = 0.05
+    checkpoint_rows: int = CHECKPOINT_ROWS
+    show_rules: bool = True
+    """Whether anybody looks at the rules' samples."""
+    see: Callable[[Live, Sequence[AlertEvent]], None] | None = None
+    """Is shown the events of a record with the run as it is after it."""
+    timer: Callable[[], float] = time.perf_counter
+    """Measures how long evaluation takes; decides nothing."""
