@@ -55,6 +55,7 @@ from service.shelf import Shelf
 from service.store.guard import StoreGuard
 from service.store.model import StoreError
 from service.store.store import Store
+from service.upkeep import Upkeep
 from service.watch import FileWatch
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,6 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 600.0
 _JOIN_SECONDS: Final = 30.0
-_FLUSH_SECONDS: Final = 5.0
 
 
 class Running:
@@ -134,6 +134,7 @@ class Running:
                 rejected_share=config.limits.rejected_share,
             )
         )
+        self.upkeep = Upkeep(self.store, self.health, config.store.retention, clock)
         self._source = source
         self.consumer = Consumer(Loop(source, self.pipeline, self.store, clock, self._committed))
         self._desk = MuteDesk(
@@ -160,7 +161,7 @@ class Running:
         self._thread.start()
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, "interval", seconds=TICK_SECONDS, **options)
-        self._scheduler.add_job(self.retain, "interval", seconds=RETENTION_SECONDS, **options)
+        self._scheduler.add_job(self.upkeep.retain, "interval", seconds=RETENTION_SECONDS, **options)
         if (watch := self._settings.config.rules.watch) is not None:
             self._scheduler.add_job(self._look, "interval", seconds=seconds(watch), **options)
         self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(self._alerts))
@@ -181,7 +182,7 @@ class Running:
         if self._thread.ident is not None:
             self._thread.join(_JOIN_SECONDS)
         ended = not self._thread.is_alive()
-        for part in (self._flush, self._notifier.stop, self.http.stop, self._dead_letters.close):
+        for part in (self.upkeep.flush, self._notifier.stop, self.http.stop, self._dead_letters.close):
             try:
                 ended = part() is not False and ended
             except Exception:
@@ -261,16 +262,6 @@ class Running:
 
     # ---- periodic
 
-    def retain(self) -> None:
-        """Delete what the store need not keep."""
-        try:
-            swept = self.store.sweep(self._settings.config.store.retention, self._clock())
-        except Exception:
-            log.exception("retention failed; it is tried again")
-            return
-        if any(swept):
-            log.info("retention deleted %s", ", ".join(f"{count} {name}" for name, count in swept._asdict().items() if count))
-
     def _look(self) -> None:
         """On the scheduler's thread: whether a file of the configuration has changed and is at rest."""
         if self._file_watch.changed():
@@ -286,7 +277,7 @@ class Running:
 
     def _tick(self) -> None:
         """On the scheduler's thread; at most one tick waits for the consumer."""
-        self._measure()
+        self.upkeep.measure()
         if not self._ticking.acquire(blocking=False):
             return
 
@@ -300,18 +291,6 @@ class Running:
             return processed
 
         self.consumer.post(tick)
-
-    def _measure(self) -> None:
-        """What only the store knows, for /metrics."""
-        now = self._clock()
-        try:
-            size, backlog = self.store.size(), self.store.deliveries.backlog()
-        except Exception as error:
-            log.warning("the store cannot be measured: %s", error)
-            return
-        self.health.set(health.STORE_SIZE, float(size))
-        self.health.replace(health.WAITING, {name: float(each.rows) for name, each in backlog.items()})
-        self.health.replace(health.DELIVERY_LAG, {name: max(0.0, now - each.oldest) for name, each in backlog.items()})
 
     # ---- callbacks
 
@@ -330,13 +309,3 @@ class Running:
 
     def _rule_paths(self) -> list[Path]:
         return [self._settings.path(directory) for directory in self._settings.config.rules.dirs]
-
-    def _flush(self) -> None:
-        """Give what is due now a moment to be delivered."""
-        queue, end = self.store.deliveries, time.monotonic() + _FLUSH_SECONDS
-        done = threading.Event()
-        while time.monotonic() < end:
-            now = self._clock()
-            if not any(queue.interrupted(name) or queue.due(name, now, 1) for name in queue.waiting()):
-                return
-            done.wait(0.05)

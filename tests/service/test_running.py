@@ -78,7 +78,7 @@ def test_a_message_that_is_refused_for_good_pages_elsewhere(bench: Bench) -> Non
 def test_retention_runs_beside_the_pipeline(bench: Bench) -> None:
     spooled(bench.folder, "r", [*steps("r", [1.0] * 20), end("r", 20)])
     until(lambda: any(row.status.value == "finished" for row in bench.running.store.runs()), "the end of the run")
-    bench.running.retain()
+    bench.running.upkeep.retain()
     assert bench.running.store.restore("r") is not None
 
 

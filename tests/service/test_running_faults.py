@@ -97,7 +97,8 @@ def test_a_full_disk_is_waited_for(bench: Bench) -> None:
     limits["max_page_count"] = 1  # that is: as many as there are
     rows = [step("r", number, grad_norm=20.0, **{f"m{n}": 0.1 for n in range(200)}) for number in range(1, 60)]
     spooled(bench.folder, "r", rows)
-    until(lambda: "a batch could not be committed: OperationalError" in bench.running.unready(), "it says so")
+    said = "a batch could not be committed: OperationalError: database or disk is full"
+    until(lambda: said in bench.running.unready(), "it says so")
     assert bench.running.alive
     limits["max_page_count"] = 2**30
     bench.told("PAGE r: High at step 2")
@@ -233,7 +234,7 @@ def test_one_part_that_cannot_be_ended_keeps_no_other(tmp_path: Path, monkeypatc
     def fails() -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(bench.running, "_flush", fails)
+    monkeypatch.setattr(bench.running.upkeep, "flush", fails)
     assert bench.running.stop() is False
     assert not bench.running.http.alive
     bench.running.store.close()
