@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -37,7 +38,10 @@ from service.http.muting import muting_routes
 from service.http.page import HEADERS, render
 from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
+from service.store.model import StoreError
 from service.store.store import Store
+
+log = logging.getLogger(__name__)
 
 MAX_LIMIT = 1_000
 LOOPBACK: Final = Access()
@@ -135,7 +139,7 @@ def build(
             *(muting_routes(desk, access) if desk is not None else ()),
         ],
         middleware=[Middleware(Guard)],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={HTTPException: _refused, StoreError: _no_store, Exception: _failed},
     )
 
 
@@ -146,6 +150,11 @@ def _state(reasons: list[str]) -> Response:
 def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+def _no_store(request: Request, error: Exception) -> Response:
+    log.error("%s was not answered, the store cannot be read: %s", request.url.path, error)
+    return JSONResponse({"error": "the store cannot be read now"}, status_code=503)
 
 
 def _failed(_request: Request, _error: Exception) -> Response:

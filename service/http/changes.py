@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -59,6 +58,6 @@ def answered(work: Callable[[], Response]) -> Response:
         raise HTTPException(409, str(error)) from None
     except Busy as error:
         raise HTTPException(503, str(error)) from None
-    except (StoreError, SQLAlchemyError) as error:
-        log.error("not kept: %s", type(error).__name__)
+    except StoreError as error:
+        log.error("not kept: %s", error)
         raise HTTPException(503, "the store cannot be used now; look at the list before you try again") from None

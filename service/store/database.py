@@ -4,6 +4,8 @@ SQLite runs in WAL mode with synchronous=NORMAL. A killed process loses nothing 
 operating system. After a power failure the last transactions may be missing, never a part of one; as positions are in the
 same transaction, their records are read again and raise the same events with the same delivery ids and dedup keys. Set
 `durability="power"` (synchronous=FULL, one fsync per commit) to exclude a repeated chat message even then.
+
+Whatever the driver raises within `write` and `read` reaches the caller as StoreError: nobody else knows SQLAlchemy's errors.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from service.store import schema
@@ -39,12 +41,12 @@ class Database:
         self._lock = threading.RLock()
         try:
             self._prepare()
-        except DBAPIError as error:
-            self.engine.dispose()
-            raise StoreError(f"cannot open the store {_shown(url)}: {error.orig}") from error
-        except StoreError:
+        except SchemaMismatch:
             self.engine.dispose()
             raise
+        except StoreError as error:
+            self.engine.dispose()
+            raise StoreError(f"cannot open the store {_shown(url)}: {error}") from error
 
     def _prepare(self) -> None:
         with self.write() as connection:
@@ -64,23 +66,34 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that is committed on leaving and rolled back by an exception."""
-        with self._lock, self._writer.begin() as connection:
+        """A transaction that is committed on leaving and rolled back by an exception. Raises StoreError."""
+        with _translated(), self._lock, self._writer.begin() as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view; beside the writer, except in memory."""
+        """A consistent view; beside the writer, except in memory. Raises StoreError."""
         if self._in_memory:
-            with self._lock, self.engine.connect() as connection:
+            with _translated(), self._lock, self.engine.connect() as connection:
                 yield connection
             return
-        with self.engine.connect() as connection:
+        with _translated(), self.engine.connect() as connection:
             yield connection
 
     def close(self) -> None:
         with self._lock:
             self.engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The driver's words without SQLAlchemy's around them, which quote the statement and its values."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(f"{type(error).__name__}: {error.orig}") from error
+    except SQLAlchemyError as error:
+        raise StoreError(type(error).__name__) from error
 
 
 def _engine(url: str, durability: Durability) -> tuple[Engine, bool]:

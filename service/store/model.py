@@ -2,7 +2,7 @@
 
 Errors:
 
-    StoreError               the store cannot be used; the message says what to do
+    StoreError               the store cannot be used; the message says what to do, or what the driver says
     +-- SchemaMismatch       it was written by another version
     +-- PositionLost         another collector has read on in the partition: nothing was written, restore and reopen
     +-- DuplicateDelivery    a delivery id was inserted a second time: a bug, refused

@@ -58,11 +58,11 @@ class Mutes:
             "starts_at": silence.starts_at,
             "expires_at": silence.expires_at,
         }
-        try:
-            with self._database.write() as connection:
+        with self._database.write() as connection:
+            try:
                 connection.execute(insert(schema.silences), row)
-        except IntegrityError:
-            raise NameTaken(f"there is a silence {silence.id!r} already") from None
+            except IntegrityError:
+                raise NameTaken(f"there is a silence {silence.id!r} already") from None
 
     def expire_silence(self, id_: str, at: float) -> bool:
         """Let it end at `at`, if it ends later; False when there is none of this id."""
@@ -76,11 +76,11 @@ class Mutes:
     def add_window(self, window: Window) -> None:
         """Keep one. Raises NameTaken."""
         row = {"name": window.name, "value": _encode(window), "over_at": over_at(window.hours)}
-        try:
-            with self._database.write() as connection:
+        with self._database.write() as connection:
+            try:
                 connection.execute(insert(schema.windows), row)
-        except IntegrityError:
-            raise NameTaken(f"there is a maintenance window {window.name!r} already") from None
+            except IntegrityError:
+                raise NameTaken(f"there is a maintenance window {window.name!r} already") from None
 
     def remove_window(self, name: str) -> bool:
         """Forget it; False when there is none of this name."""

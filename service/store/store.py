@@ -46,7 +46,7 @@ class Store:
         self.database.close()
 
     def commit(self, commit: Commit) -> None:
-        """All of it or nothing. Raises PositionLost, DuplicateDelivery, or the driver's error."""
+        """All of it or nothing. Raises PositionLost, DuplicateDelivery, StoreError."""
         with self.database.write() as connection:
             write(connection, commit)
 

@@ -17,6 +17,7 @@ from rules.model import EventState, Severity
 from service.http import guard
 from service.http.app import build
 from service.http.server import CannotListen, HttpServer
+from service.store import schema
 from service.store.model import Advance, Commit
 from service.store.store import Store
 from tests.kit.commits import event, incident, run_row
@@ -231,3 +232,12 @@ def test_a_web_page_cannot_reload(client: httpx.Client, watched: Watched, header
     assert client.get("/api/v1/reload").status_code == 405
     assert watched.reloads == 0
     assert client.get("/metrics", headers=headers).status_code == 200, "reading is no change"
+
+
+def test_a_store_that_cannot_be_read_is_503(client: httpx.Client, filled: Store) -> None:
+    with filled.database.write() as connection:
+        schema.metadata.drop_all(connection)
+    for path in ("/", "/api/v1/runs", "/api/v1/alerts", "/api/v1/incidents", "/api/v1/incidents/r%231"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()) == (503, {"error": "the store cannot be read now"}), path
+    assert client.get("/healthz").status_code == 200
