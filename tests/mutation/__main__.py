@@ -1,4 +1,4 @@
-"""`python -m tests.mutation [RULE...]`: all mutants, the survivors, and the share that was caught."""
+"""`python -m tests.mutation [ALERT...]`: all mutants, the survivors, and the share that was caught."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ GOAL = 0.95
 
 def main(wanted: list[str]) -> int:
     """The exit status: 1 below the goal."""
+    if any(word.startswith("-") for word in wanted):
+        sys.stdout.write(f"{__doc__}\n")
+        return 2
     bundle = load_bundle([shipped_packs()], known_metrics())
     cases = load_cases(find_test_files([shipped_packs()]), bundle)
     every = [mutant for mutant in mutants(bundle) if not wanted or mutant.touched & set(wanted)]
+    if not every:
+        sys.stdout.write(f"no shipped rule is called {' or '.join(wanted)}\n")
+        return 2
     result = run(every, bundle, cases)
     for mutant in result.survivors:
         sys.stdout.write(f"survived: {mutant}\n")
