@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from alerts.canary import CanaryEntry, canary_routes
-from alerts.durations import Duration, seconds
+from alerts.durations import Duration
 from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from alerts.incidents import Reach
-from alerts.matching import MatchEntry, compiled, listed
+from alerts.matching import listed
 from alerts.messages import PLACEHOLDERS, unknown_placeholders
 from alerts.model import Receiver
 from alerts.muting.files import WindowEntry, load_silences, windows_of
@@ -26,6 +25,7 @@ from alerts.receivers import KINDS
 from alerts.receivers.settings import Settings, Tools, check_address
 from alerts.routing import ALL, Route, Router
 from alerts.secrets import SecretError, parse_reference
+from alerts.tree import GROUP_WAIT, EscalateEntry, RouteEntry, named, route_tree
 from rules.names import suggestion
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
 from rules.typed_yaml import convert
@@ -35,19 +35,6 @@ _PASSWORD: Final = re.compile(r"[^/@\s]*://[^/@\s]+@")
 _SECRET_WORD: Final = re.compile(r"password|secret|token|oauth", re.IGNORECASE)
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-
-
-class RouteEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One route; without `receiver` it has its parent's, with an empty list nobody is told."""
-
-    match: MatchEntry = msgspec.field(default_factory=MatchEntry)
-    receiver: str | list[str] | None = None
-    routes: list[RouteEntry] = []
-    goes_on: bool = msgspec.field(default=False, name="continue")
-    quiet_hours: list[Hours] | None = None
-    """When warnings wait; without it they are the parent's."""
-    remind: list[Duration] | None = None
-    """After how long an open incident is called to mind, ascending; without it as the parent says."""
 
 
 class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +48,10 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """When warnings wait, for all routes that say nothing else."""
     remind: list[Duration] = []
     """After how long an open incident is called to mind, for all routes that say nothing else."""
+    group_wait: Duration = GROUP_WAIT
+    """For how long warnings wait for others, likewise."""
+    escalate: EscalateEntry | None = None
+    """Whom else to tell when nobody acknowledges, likewise."""
     maintenance: list[WindowEntry] = []
     silences: str | list[str] = []
     """Files of silences, relative to this one."""
@@ -128,21 +119,27 @@ def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
     if entry is None or tree is None:
         raise ConfigErrors(sorted(errors, key=_place))
     known = set(_entries(find(tree, "receivers")))
-    default = _named(entry.default, find(tree, "default"), known, errors)
-    root = Route(ALL, default, quiet_hours=tuple(entry.quiet_hours), remind=_remind(entry.remind, find(tree, "remind"), errors))
-    routes = _routes(entry.routes, find(tree, "routes"), root, known, errors)
+    top = RouteEntry(
+        receiver=entry.default,
+        routes=entry.routes,
+        quiet_hours=entry.quiet_hours,
+        remind=entry.remind,
+        group_wait=entry.group_wait,
+        escalate=entry.escalate,
+    )
+    root = route_tree(top, tree, known, errors)
     windows = windows_of(entry.maintenance, find(tree, "maintenance"), errors)
     silence_files = [Path(file).parent / name for name in listed(entry.silences)]
     silences = load_silences(silence_files, errors)
     _check_links(entry.links, tree, errors)
     if entry.canary is not None:
-        _named(entry.canary.receiver, find(tree, "canary", "receiver"), known, errors)
-        _named(entry.canary.tell, find(tree, "canary", "tell"), known, errors)
+        named(entry.canary.receiver, find(tree, "canary", "receiver"), known, errors)
+        named(entry.canary.tell, find(tree, "canary", "tell"), known, errors)
     if entry.heartbeat is not None and tools is not None:
         _try_heartbeat(entry.heartbeat, find(tree, "heartbeat"), tools, errors)
     if errors:
         raise ConfigErrors(sorted(errors, key=_place))
-    router = Router(replace(root, routes=(*canary_routes(entry.canary), *routes)))
+    router = Router(replace(root, routes=(*canary_routes(entry.canary), *root.routes)))
     declared = Declared(silences, windows)
     return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files)
 
@@ -248,48 +245,6 @@ def _try_heartbeat(entry: HeartbeatEntry, node: Node, tools: Tools, errors: list
         errors.append(node.mark.error(f"heartbeat: {error}"))
     except OSError as error:
         errors.append(node.mark.error(f"heartbeat: a file cannot be read: {error.strerror or type(error).__name__}"))
-
-
-def _routes(
-    entries: Sequence[RouteEntry],
-    node: Node,
-    parent: Route,
-    known: set[str],
-    errors: list[ConfigError],
-) -> tuple[Route, ...]:
-    routes = []
-    for number, entry in enumerate(entries):
-        here = find(node, number)
-        receivers = parent.receivers
-        if entry.receiver is not None:
-            receivers = _named(entry.receiver, find(here, "receiver"), known, errors)
-        quiet = parent.quiet_hours if entry.quiet_hours is None else tuple(entry.quiet_hours)
-        remind = parent.remind if entry.remind is None else _remind(entry.remind, find(here, "remind"), errors)
-        place = f"{here.mark.file}:{here.mark.line}"
-        route = Route(compiled(entry.match), receivers, (), entry.goes_on, quiet, remind, place)
-        routes.append(replace(route, routes=_routes(entry.routes, find(here, "routes"), route, known, errors)))
-        last = number == len(entries) - 1
-        if entry.match == MatchEntry() and not entry.goes_on and not last:
-            errors.append(here.mark.error("this route matches everything: the routes after it are never tried (move it last)"))
-        if entry.goes_on and last:
-            errors.append(here.mark.error("`continue` on the last route leads nowhere (remove it)"))
-    return tuple(routes)
-
-
-def _remind(after: Sequence[str], node: Node, errors: list[ConfigError]) -> tuple[float, ...]:
-    found = tuple(seconds(text) for text in after)
-    if any(later <= earlier for earlier, later in pairwise((0.0, *found))):
-        errors.append(node.mark.error("reminders are written in ascending order, the first after more than 0s: [1h, 4h, 1d]"))
-    return found
-
-
-def _named(names: str | list[str], node: Node, known: set[str], errors: list[ConfigError]) -> tuple[str, ...]:
-    every = listed(names)
-    for number, name in enumerate(every):
-        if name not in known:
-            hint = suggestion(name, known) or f" (known here: {', '.join(sorted(known)) or 'none'})"
-            errors.append(find(node, number).mark.error(f"no receiver is named {name!r}{hint}"))
-    return tuple(dict.fromkeys(every))
 
 
 def _check_links(links: Mapping[str, str], tree: Node, errors: list[ConfigError]) -> None:

@@ -14,6 +14,7 @@ from fnmatch import translate
 from typing import Final
 
 from alerts.muting.hours import Hours
+from alerts.timing import Escalation, Timing
 from rules.model import AlertEvent, Severity
 
 Patterns = tuple[re.Pattern[str], ...]
@@ -59,6 +60,10 @@ class Route:
     """Its own or inherited ones."""
     remind: tuple[float, ...] = ()
     """Its own or inherited: seconds after which an open incident is called to mind, ascending."""
+    group_wait: float = 0.0
+    """Its own or inherited: for how many seconds what pages nobody waits for others."""
+    escalate: Escalation | None = None
+    """Its own or inherited."""
     place: str = ""
     """`alerts.yaml:12`; empty for the root and for routes that no file has."""
 
@@ -82,6 +87,20 @@ class Router:
     def remind(self, event: AlertEvent, name: str) -> Sequence[float]:
         """After how many seconds a receiver is reminded: by the first route that decides and tells it."""
         return next((route.remind for route in self._deciding(event) if name in route.receivers), ())
+
+    def group_wait(self, event: AlertEvent, name: str) -> float:
+        """For how long an alert that pages nobody waits for others before a receiver is told: by the same route."""
+        return next((route.group_wait for route in self._deciding(event) if name in route.receivers), 0.0)
+
+    def escalate(self, event: AlertEvent) -> Sequence[Escalation]:
+        """Whom else to tell when nobody acknowledges: of each route that decides and tells somebody."""
+        found = [route.escalate for route in self._deciding(event) if route.receivers]
+        return [each for each in dict.fromkeys(found) if each is not None]
+
+    @property
+    def timing(self) -> Timing:
+        """For the incident book."""
+        return Timing(self.remind, self.group_wait, self.escalate)
 
     def paths(self, event: AlertEvent) -> list[tuple[Route, ...]]:
         """The ways through the tree: each from the root to a route that decides."""

@@ -12,6 +12,7 @@ from alerts.incidents import Reach
 from alerts.receivers import KINDS
 from alerts.receivers.console import Console
 from alerts.receivers.settings import Tools
+from alerts.timing import Escalation
 from rules.model import Severity
 from rules.strict_yaml import ConfigErrors
 from tests.kit.receivers import event, tools
@@ -253,3 +254,35 @@ routes:
     for wrong in ("[4h, 1h]", "[0s]", "[1h, 1h]"):
         with pytest.raises(ConfigErrors, match="ascending"):
             parse_config(text.replace("[1h, 4h]", wrong), "alerts.yaml", None)
+
+
+def test_waiting_and_escalation_are_inherited_and_taken_back() -> None:
+    text = """receivers: {a: {kind: console}, b: {kind: console}}
+default: a
+group_wait: 1m
+escalate: {after: 15m, to: b}
+routes:
+  - match: {run: "x*"}
+    group_wait: 0s
+    escalate: {after: 1h, to: []}
+  - match: {run: "y*"}
+    routes:
+      - match: {layer: 1}
+        escalate: {after: 5m, to: [a, b]}
+"""
+    root = parse_config(text, "alerts.yaml", None).router.root
+    x, y = root.routes
+    assert [route.group_wait for route in (root, x, y, *y.routes)] == [60.0, 0.0, 60.0, 60.0]
+    late = Escalation(900.0, ("b",))
+    assert [route.escalate for route in (root, x, y, *y.routes)] == [late, None, late, Escalation(300.0, ("a", "b"))]
+    plain = parse_config("receivers: {a: {kind: console}}\ndefault: a\n", "alerts.yaml", None).router.root
+    assert (plain.group_wait, plain.escalate) == (20.0, None)
+    assert default_config().router.root.group_wait == 0.0, "without a file the console is told at once"
+
+
+def test_whom_to_escalate_to_is_checked() -> None:
+    text = CONSOLE + "default: c\nescalate: {after: 0s, to: [c, cc]}"
+    assert faults(text) == [
+        "alerts.yaml:4:19: `after` is more than 0s (or name them as receivers of the route)",
+        "alerts.yaml:4:31: no receiver is named 'cc' (known here: c)",
+    ]
