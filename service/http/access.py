@@ -1,34 +1,39 @@
-"""Who may ask for what: bearer tokens with roles. The one place that looks at a token.
+"""Who may ask for what: bearer tokens with roles, and the sessions of the pages. The one place that looks at a token.
 
 | asked for                          | with tokens configured | without                                                    |
 |------------------------------------|------------------------|------------------------------------------------------------|
 | /metrics, /healthz, /readyz        | everybody              | everybody: Prometheus and whoever restarts us, no texts    |
-| reading (/, /api/v1 with GET)      | viewer                 | who reaches a loopback address; nobody on another          |
+| reading (pages, /api/v1 with GET)  | viewer                 | who reaches a loopback address by its name; nobody else    |
 | changing (silences, windows ...)   | operator               | nobody: there would be no name to answer for it            |
 | reload                             | admin                  | who reaches the address, as ever: it takes what is on disk |
 
-A role may do what those before it may: viewer, operator, admin.
+A role may do what those before it may: viewer, operator, admin. A session (service.http.session) reads like its token; it
+changes things through the forms of the pages alone, never through /api, so that no page elsewhere can do it in its name.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from alerts.secrets import SecretError, Secrets, parse_reference
 from service.config import HttpConfig
+from service.http.session import Sessions, digest
 from service.roles import Caller, Role
 
 log = logging.getLogger(__name__)
 
 _MAX_TOKEN: Final = 4096
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
 
 
 class Token(NamedTuple):
@@ -39,19 +44,37 @@ class Token(NamedTuple):
     """Raises SecretError."""
 
 
+class Visitor(NamedTuple):
+    """Somebody in a session."""
+
+    caller: Caller
+    proof: str
+    """What the forms of this session carry."""
+
+
 class Access:
     """Raises HTTPException 401 (no token, or a wrong one) or 403 (not with this role)."""
 
-    def __init__(self, tokens: Sequence[Token] = (), *, loopback: bool = True) -> None:
+    def __init__(self, tokens: Sequence[Token] = (), *, loopback: bool = True, sessions: Sessions | None = None) -> None:
         self._tokens = tokens
         self._loopback = loopback
+        self._sessions = sessions or Sessions()
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything to log in with."""
+        return bool(self._tokens)
 
     def reads(self, request: Request) -> None:
-        """Reading runs, alerts, incidents, the page."""
+        """Reading runs, alerts, incidents, the pages."""
         if self._tokens:
-            self._caller(request, Role.VIEWER)
+            if self.visitor(request) is None:
+                self._caller(request, Role.VIEWER)
         elif not self._loopback:
             raise HTTPException(403, "this address is not loopback: configure http.tokens in tocsin.yaml, and send one")
+        elif not _names_loopback(request.headers.get("host", "")):
+            # A page elsewhere may have let its own name point here (DNS rebinding) to read along as if it were of this place.
+            raise HTTPException(403, "ask for this by the name localhost, or configure http.tokens in tocsin.yaml")
 
     def changes(self, request: Request) -> Caller:
         """Changing what people are told."""
@@ -64,6 +87,35 @@ class Access:
         if self._tokens:
             log.info("reload asked for by %s", self._caller(request, Role.ADMIN).name)
 
+    # ---- sessions of the pages
+
+    def login(self, given: str) -> tuple[Caller, str] | None:
+        """Whose token it is, and the value of the cookie that stands for it from now on."""
+        given = given.strip()[:_MAX_TOKEN]
+        caller = self._known(given)
+        return None if caller is None else (caller, self._sessions.begin(caller.name, digest(given)))
+
+    def visitor(self, request: Request) -> Visitor | None:
+        """Who is in the session that the request's cookie belongs to; None without one that is good."""
+        claim = self._sessions.claim(request.cookies.get(cookie_name(request), ""))
+        if claim is None:
+            return None
+        for token in self._tokens:
+            if token.caller.name == claim.name and (value := _value(token)) is not None:
+                token_digest = digest(value)
+                if self._sessions.holds(claim, token_digest):
+                    return Visitor(token.caller, self._sessions.form(claim, token_digest))
+        return None
+
+    def submits(self, request: Request, proof: str, needed: Role = Role.OPERATOR) -> Caller:
+        """Changing something through a form of our own pages: `proof` is what the form carried."""
+        visitor = self.visitor(request)
+        if visitor is None:
+            raise HTTPException(401, "log in first: there is no session, or it is over")
+        if not hmac.compare_digest(visitor.proof.encode(), proof.encode("utf-8", "replace")):
+            raise HTTPException(403, "this form is not of your session; open the page again")
+        return _with(visitor.caller, needed)
+
     def _caller(self, request: Request, needed: Role) -> Caller:
         header = request.headers.get("authorization", "")
         scheme, _, given = header.partition(" ")
@@ -72,23 +124,45 @@ class Access:
         caller = self._known(given.strip()[:_MAX_TOKEN])
         if caller is None:
             raise HTTPException(401, "this token is not known here", {"WWW-Authenticate": "Bearer"})
-        if not caller.role.may(needed):
-            raise HTTPException(403, f"{caller.name} has the role {caller.role}; this needs {needed}")
-        return caller
+        return _with(caller, needed)
 
     def _known(self, given: str) -> Caller | None:
         """All tokens are compared, each in constant time and by digests of one length: time says nothing of any of them."""
-        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
+        shown = digest(given)
         found = None
         for token in self._tokens:
-            try:
-                value = token.value()
-            except SecretError as error:
-                log.error("the token of %s cannot be used: %s", token.caller.name, error)
-                continue
-            if hmac.compare_digest(digest, hashlib.sha256(value.encode()).digest()):
+            value = _value(token)
+            if value is not None and hmac.compare_digest(shown, digest(value)):
                 found = token.caller
         return found
+
+
+def _value(token: Token) -> str | None:
+    try:
+        return token.value()
+    except SecretError as error:
+        log.error("the token of %s cannot be used: %s", token.caller.name, error)
+        return None
+
+
+def _with(caller: Caller, needed: Role) -> Caller:
+    if not caller.role.may(needed):
+        raise HTTPException(403, f"{caller.name} has the role {caller.role}; this needs {needed}")
+    return caller
+
+
+def cookie_name(request: Request) -> str:
+    """With the port in it: cookies are a host's, and two collectors on one host must not end each other's sessions."""
+    found = _PORT.search(request.headers.get("host", ""))
+    return f"tocsin_{found[1] if found else request.url.scheme}"
+
+
+def _names_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or name.endswith(".localhost") or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def access(config: HttpConfig, secrets: Secrets) -> Access:
