@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from alerts.brief import Brief
 from alerts.identity import alert_key, delivery_id, incident_key
 from alerts.model import Action, Delivery, Incident, Page, Told
 from alerts.muting.model import Mute
@@ -61,6 +62,11 @@ class Draft:
         if event.state is EventState.FIRING and event.severity is not Severity.INFO:
             told = self._tell_new(print_, told, event)
         self.incident.alerts[print_] = told
+
+    def brief(self, print_: str, brief: Brief) -> None:
+        """What is to be said of an alert beside its event."""
+        if (told := self.incident.alerts.get(print_)) is not None:
+            self.incident.alerts[print_] = replace(told, brief=brief)
 
     def look_again(self, print_: str) -> bool:
         """Tell an alert that was muted and is not any more. Whether anything is different now."""

@@ -36,16 +36,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from alerts import notes
 from alerts.board import board
+from alerts.brief import Brief
 from alerts.draft import Draft, MuteBy, Reach, RemindBy, Route
 from alerts.identity import fingerprint, incident_key
 from alerts.model import Acknowledgement, Delivery, Incident
 from rules.model import SHADOW, AlertEvent, EventState
+
+NO_BRIEFS: Final[Mapping[str, Brief]] = {}
 
 __all__ = ["IncidentBook", "MuteBy", "Plan", "Reach", "Route"]
 
@@ -102,16 +105,17 @@ class IncidentBook:
         """The run's open incident; not to be changed by the caller."""
         return self._open.get(run)
 
-    def apply(self, events: Sequence[AlertEvent], now: float) -> Plan:
+    def apply(self, events: Sequence[AlertEvent], now: float, briefs: Mapping[str, Brief] = NO_BRIEFS) -> Plan:
         """Fold events into the book and plan the rows.
 
         `events` in the order of the log, all events of one record together; `now` (seconds since the epoch) becomes the rows'
-        `created_at` and decides what is muted. How the events of several records are cut into calls does not matter.
+        `created_at` and decides what is muted. `briefs`, by fingerprint, are what the rows of these alerts are to say beside
+        their events, those too that a later tick plans. How the events of several records are cut into calls does not matter.
         """
         changed: dict[str, Incident] = {}
         rows: list[Delivery] = []
         for _, moment in groupby(map(_shadowed, events), key=_moment):
-            incident, planned = self._apply_moment(list(moment), now)
+            incident, planned = self._apply_moment(list(moment), now, briefs)
             rows += planned
             if incident is not None:
                 changed[incident.id] = incident
@@ -183,7 +187,9 @@ class IncidentBook:
         copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages))
         return Draft(copy, self._route, self._reach, self._mute, now)
 
-    def _apply_moment(self, events: Sequence[AlertEvent], now: float) -> tuple[Incident | None, list[Delivery]]:
+    def _apply_moment(
+        self, events: Sequence[AlertEvent], now: float, briefs: Mapping[str, Brief]
+    ) -> tuple[Incident | None, list[Delivery]]:
         first = events[0]
         found = self._open.get(first.run)
         if found is None:
@@ -196,6 +202,8 @@ class IncidentBook:
         draft = self._draft(found, now)
         for print_, event in _beginnings_first(events):
             draft.apply(print_, event)
+            if print_ in briefs:
+                draft.brief(print_, briefs[print_])
         draft.finish()
         incident = draft.incident
         self._numbers[first.run] = incident.number
@@ -235,8 +243,10 @@ def _beginnings_first(events: Sequence[AlertEvent]) -> list[tuple[str, AlertEven
 
 
 def _completed(row: Delivery, incident: Incident) -> Delivery:
-    """The row with what is known at the end of the moment: which alerts its alert explains, and on pages the board."""
+    """The row with what is known at the end of the moment: its alert's brief, what that explains, on pages the board."""
     name = row.event.alert
+    told = incident.alerts.get(fingerprint(row.event))
+    row.brief = None if told is None else told.brief
     explained = sorted({told.alert for told in incident.alerts.values() if told.explained_by == name})
     if explained:
         row.event = replace(row.event, explains=tuple(explained))

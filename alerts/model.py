@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from alerts.brief import Brief
 from rules.model import AlertEvent, Severity
 
 
@@ -56,8 +57,23 @@ class Told(msgspec.Struct, kw_only=True):
     """While it is muted: what is to be told when the mute ends."""
     event: AlertEvent | None = None
     """What was last heard of it while it fired; None in incidents of versions that did not keep it."""
+    brief: Brief | None = None
+    """What a message says beside `event`; of the present episode."""
     closed_by: str = ""
     """Who closed it by hand while it fired; it is not told again before it has cleared and fires anew."""
+    told_at: float | None = None
+    """When the first receiver was told of the episode, on the incident's clock (`alerts.escalation.unattended`)."""
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """Alerts that one receiver is to be told of together."""
+
+    since: float
+    """When the first of them began to wait, in seconds since the epoch."""
+    wait: float
+    """For how many seconds."""
+    alerts: list[str] = []
+    """Fingerprints."""
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -104,7 +120,11 @@ class Incident(msgspec.Struct, kw_only=True):
     """By fingerprint."""
     pages: dict[str, Page] = {}
     """By receiver of scope "incident" or "thread"."""
+    groups: dict[str, Group] = {}
+    """By receiver: what waits a little before it is told."""
     acknowledged: Acknowledgement | None = None
+    attended: float = 0.0
+    """For how many seconds acknowledgements before this one were in force."""
     updates: int = 0
     """How often its receivers were told of a change that is no alert's; part of those rows' ids."""
 
@@ -158,6 +178,8 @@ class Delivery(msgspec.Struct, kw_only=True):
     """One line for people: "acknowledged by ada until 04:10 UTC", "reminder: open for 1 h"."""
     board: tuple[BoardLine, ...] = ()
     """The alerts of the incident."""
+    brief: Brief | None = None
+    """What is to be said beside `event`; None for alerts of no training, and where nobody has looked."""
     root: str = ""
     """Not stored: set by the worker before an attempt. What the receiver calls the message that this row goes on from."""
     begun: Delivery | None = None

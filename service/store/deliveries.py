@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Row, and_, exists, func, or_, select, update
 
+from alerts.brief import Brief
 from alerts.model import Action, BoardLine, Delivery, DeliveryStatus, Root
 from rules.model import AlertEvent
 from service.store import schema
@@ -15,6 +16,7 @@ from service.store.database import Database
 from service.store.model import StoreError
 
 _event = msgspec.msgpack.Decoder(AlertEvent).decode
+_brief = msgspec.msgpack.Decoder(Brief).decode
 _board = msgspec.msgpack.Decoder(tuple[BoardLine, ...]).decode
 
 _ROWS = schema.deliveries
@@ -214,4 +216,5 @@ def _delivery(row: Row[Any]) -> Delivery:
         remote=row.remote,
         note=row.note,
         board=_board(row.board),
+        brief=None if row.brief is None else _brief(row.brief),
     )

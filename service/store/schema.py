@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Raised by one with every change of the tables below; a store of another version is refused, not guessed at."""
 
 metadata = MetaData()
@@ -127,6 +127,17 @@ incidents = Table(
     Index("incidents_by_run", "run", "number"),
 )
 
+# What is known of an incident, compressed (service.evidence); one row per incident, gone with it.
+evidence = Table(
+    "evidence",
+    metadata,
+    Column("incident", String(320), primary_key=True),
+    Column("run", String(256), nullable=False, index=True),
+    # Whether a record behind the first abnormal one is still to be added.
+    Column("waits", Boolean, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+)
+
 deliveries = Table(
     "deliveries",
     metadata,
@@ -148,6 +159,7 @@ deliveries = Table(
     Column("event", LargeBinary, nullable=False),
     Column("note", Text, nullable=False),
     Column("board", LargeBinary, nullable=False),
+    Column("brief", LargeBinary),
     UniqueConstraint("id", name="deliveries_once"),
     Index("deliveries_waiting", "receiver", "status", "sequence"),
     Index("deliveries_in_order", "receiver", "dedup_key", "status", "sequence"),

@@ -218,4 +218,5 @@ def delivery_values(delivery: Delivery) -> dict[str, Any]:
         "event": _encode(delivery.event),
         "note": delivery.note,
         "board": _encode(delivery.board),
+        "brief": None if delivery.brief is None else _encode(delivery.brief),
     }

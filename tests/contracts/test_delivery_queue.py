@@ -16,6 +16,7 @@ from alerts.model import Action, BoardLine, Delivery, DeliveryQueue, DeliverySta
 from rules.model import Severity
 from service.store.model import Commit
 from service.store.store import Store
+from tests.kit.briefs import BRIEF
 from tests.kit.receivers import delivery, event
 
 
@@ -229,6 +230,11 @@ def test_note_and_board_come_out_as_they_went_in(opened: Opened) -> None:
     first, second = opened.queue.due("chat", 100.0, 10)
     assert (first.note, first.board) == ("acknowledged by ada", lines)
     assert (second.note, second.board, second.action) == ("", (), Action.REMIND)
+
+
+def test_a_brief_comes_out_as_it_went_in(opened: Opened) -> None:
+    opened.insert([row("A", brief=BRIEF), row("B")])
+    assert [each.brief for each in opened.queue.due("chat", 100.0, 10)] == [BRIEF, None]
 
 
 def test_a_beginning_is_the_trigger_that_was_sent(opened: Opened) -> None:
