@@ -29,13 +29,14 @@ def _line(told: Told, incident: Incident) -> BoardLine:
         alert=told.alert,
         severity=told.severity,
         layer=told.layer,
-        state=_state(told),
+        state=state_of(told),
         step=incident.opened_step if heard is None else heard.step,
         value=None if heard is None else heard.value,
     )
 
 
-def _state(told: Told) -> LineState:
+def state_of(told: Told) -> LineState:
+    """How an alert stands within its incident."""
     if not told.firing or told.closed_by:
         return LineState.RESOLVED
     if told.explained_by:

@@ -215,17 +215,18 @@ def _links(delivery: Delivery, templates: Mapping[str, str]) -> tuple[tuple[tupl
         for label, template in templates.items()
         if event.runbook or "{runbook}" not in template
     ]
-    if _is_address(event.runbook):
+    if is_address(event.runbook):
         wanted.append(("runbook", event.runbook))
     wanted += sorted(event.links.items())[:_MAX_FACTS]
-    addresses = [(_name(label), address) for label, address in wanted if _is_address(address)]
-    rest = [(_name(label), cut_characters(clean_line(a), _MAX_URL).text) for label, a in wanted if not _is_address(a)]
+    addresses = [(_name(label), address) for label, address in wanted if is_address(address)]
+    rest = [(_name(label), cut_characters(clean_line(a), _MAX_URL).text) for label, a in wanted if not is_address(a)]
     if event.runbook and not any("runbook" in label for label, _ in addresses):
         rest.append(("Runbook", _name(event.runbook)))
     return tuple(addresses), rest
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether it may be put where it can be clicked: http or https, printable, with a host."""
     if len(text) > _MAX_URL or not re.fullmatch(r"https?://[!#-;=?-{}~]+", text):  # printable ASCII without " < > |
         return False
     try:

@@ -88,7 +88,7 @@ class Store:
         if status is not None:
             query = query.where(table.c.status == status.value)
         with self.database.read() as connection:
-            return [_run(row) for row in connection.execute(query.limit(limit))]
+            return [run_of(row) for row in connection.execute(query.limit(limit))]
 
     def incidents(self, run: str) -> Sequence[Incident]:
         """The open incidents of a run and its newest one: all that the incident book has to know of the past."""
@@ -170,7 +170,8 @@ def _stored(row: Row[Any]) -> StoredRecord:
     return StoredRecord(row.run, row.sequence, raw, row.facts)
 
 
-def _run(row: Row[Any]) -> RunRow:
+def run_of(row: Row[Any]) -> RunRow:
+    """A row of the table of runs, whose checkpoint was not asked for."""
     return RunRow(
         run=row.run,
         partition=row.partition_name,
