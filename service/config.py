@@ -87,7 +87,8 @@ class RulesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     baselines: Text | None = None
     """Folder of recorded clean baselines, as `tocsin baseline record` writes them."""
     watch: Span | None = None
-    """Look so often whether these files or alerts.yaml have changed, and read them anew then; without it only when asked."""
+    """Look so often whether these files, alerts.yaml or the silences that it names have changed, and read them anew then;
+    without it only when asked."""
 
 
 class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

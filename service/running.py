@@ -25,6 +25,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from alerts.incidents import IncidentBook
 from alerts.model import Delivery, Outcome
+from alerts.muting.files import named_in
 from alerts.muting.muting import Muting
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
@@ -86,7 +87,7 @@ class Running:
         self.health = Health()
         secrets = Secrets(redactor, environ, settings.base)
         tools = Tools(secrets=secrets, clock=clock, write=write)
-        self._file_watch = FileWatch(self._watched_paths())  # before they are read, so that no change is missed
+        self._file_watch = FileWatch(self._watched_paths)  # before they are read, so that no change is missed
         engine = bundles.engine(self._rule_paths(), shipped=config.rules.shipped)
         self._baselines = load_baselines(settings.baselines)
         source = inputs.source(settings, secrets, clock)
@@ -108,7 +109,7 @@ class Running:
             self._guard.release()
             raise
         self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours, self.store.mutes.declared())
-        self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting, self._alerts.router.remind)
+        self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting, self._alerts.router.timing)
         self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
         runs = Runs(
             max_runs=config.limits.max_runs,
@@ -224,7 +225,7 @@ class Running:
 
         def swap() -> Processed:
             self._muting.configure(alerts.declared, alerts.router.quiet_hours)
-            self._book.reconfigure(alerts.router, alerts.reach, alerts.router.remind)
+            self._book.reconfigure(alerts.router, alerts.reach, alerts.router.timing)
             self._canary.use(alerts.canary)
             return self.pipeline.reload(engine, now, recorded_for)
 
@@ -272,8 +273,9 @@ class Running:
         return self.unhealthy() + self.unready() + self._notifier.lifeless()
 
     def _watched_paths(self) -> list[Path]:
-        settings = self._settings
-        return [*self._rule_paths(), *(path for path in (settings.baselines, settings.alerts_file) if path is not None)]
+        settings, alerts = self._settings, self._settings.alerts_file
+        files = [path for path in (settings.baselines, alerts) if path is not None]
+        return [*self._rule_paths(), *files, *(named_in(alerts) if alerts is not None else ())]
 
     def _tick(self) -> None:
         """On the scheduler's thread; at most one tick waits for the consumer."""

@@ -4,17 +4,17 @@ mounted volume swaps whole folders by a link."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 
 class FileWatch:
     """Files, and the *.yaml of folders. Each look is a moment; somebody who writes several files is given one look in between.
 
-    Not safe for several threads.
+    Which ones they are is asked at each look: a file may name others. Not safe for several threads.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Callable[[], Sequence[Path]]) -> None:
         self._paths = paths
         self._told = self._seen = self._look()
 
@@ -29,7 +29,7 @@ class FileWatch:
 
     def _look(self) -> bytes:
         digest = hashlib.sha256()
-        for path in _files(self._paths):
+        for path in _files(self._paths()):
             try:
                 content = path.read_bytes()
             except OSError:

@@ -17,7 +17,7 @@ import msgspec
 from alerts.matching import MatchEntry, says_nothing
 from alerts.muting.hours import Hours
 from alerts.muting.model import Silence, Window
-from rules.strict_yaml import ConfigError, Mark, Node, find, read_text, read_tree
+from rules.strict_yaml import ConfigError, Items, Mark, Node, Scalar, Table, find, read_text, read_tree
 from rules.typed_yaml import convert
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -99,6 +99,17 @@ def load_silences(files: Iterable[Path], errors: list[ConfigError]) -> tuple[Sil
                     errors.append(_mark(silence).error(f"a second silence is named {silence.id!r} (the first: {first.place})"))
                 found.setdefault(silence.id, silence)
     return tuple(found.values())
+
+
+def named_in(file: Path) -> list[Path]:
+    """The files of silences that an alerts.yaml names, as it is now; none when it cannot be read: the loader says why."""
+    text = read_text(file, [])
+    tree = None if text is None else read_tree(text, str(file), [])
+    if not isinstance(tree, Table):
+        return []
+    names = tree.entries.get("silences")
+    nodes = names.nodes if isinstance(names, Items) else [] if names is None else [names]
+    return [file.parent / node.text for node in nodes if isinstance(node, Scalar) and node.text]
 
 
 def parse_silences(text: str, file: str, errors: list[ConfigError]) -> list[Silence]:

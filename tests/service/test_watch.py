@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from alerts.muting.files import named_in
 from service.watch import FileWatch
 
 
@@ -19,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def watch(folder: Path) -> FileWatch:
-    return FileWatch([folder / "rules", folder / "alerts.yaml", folder / "none.yaml"])
+    return FileWatch(lambda: [folder / "rules", folder / "alerts.yaml", folder / "none.yaml"])
 
 
 def test_nothing_changes(folder: Path) -> None:
@@ -63,13 +64,29 @@ def test_what_is_taken_back_before_it_was_told_was_no_change(folder: Path) -> No
     assert [subject.changed() for _ in range(3)] == [False] * 3
 
 
+def test_a_file_that_another_one_names(folder: Path) -> None:
+    alerts = folder / "alerts.yaml"
+    subject = FileWatch(lambda: [alerts, *named_in(alerts)])
+    (folder / "silences.yaml").write_text("not yet named")
+    assert [subject.changed() for _ in range(2)] == [False, False]
+    alerts.write_text("silences: silences.yaml")
+    assert [subject.changed() for _ in range(3)] == [False, True, False], "told once, with the file that it names"
+    (folder / "silences.yaml").write_text("changed")
+    assert [subject.changed() for _ in range(3)] == [False, True, False]
+    for no_names in ("silences: {a: b}", "[", "silences:", "- silences"):
+        alerts.write_text(no_names)
+        assert named_in(alerts) == []
+    alerts.write_text("silences: [a.yaml, b/c.yaml]")
+    assert named_in(alerts) == [folder / "a.yaml", folder / "b" / "c.yaml"]
+
+
 def test_a_folder_that_a_link_names_may_be_swapped(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.yaml").write_text(name)
     link = tmp_path / "rules"
     link.symlink_to(tmp_path / "one")
-    subject = FileWatch([link])
+    subject = FileWatch(lambda: [link])
     link.unlink()
     link.symlink_to(tmp_path / "two")
     assert [subject.changed() for _ in range(2)] == [False, True]
