@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rules.model import AlertEvent, EventState
-from service import evidence
-from service.evidence import Evidence
+from service.evidence import moment
+from service.evidence.moment import Evidence
 from service.explaining import Explanation
 from service.tables import plain_table
 from service.tracing import Labels, Point
@@ -70,7 +70,7 @@ def as_json(found: Explanation, remarks: Sequence[str] = ()) -> str:
             {"state": event.state.value, "step": event.step, "severity": event.severity.value, "reason": event.reason}
             for event in _own_events(found)
         ],
-        "evidence": None if found.evidence is None else evidence.fields(found.evidence),
+        "evidence": None if found.evidence is None else moment.fields(found.evidence),
         "notes": list(remarks),
     }
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
@@ -170,7 +170,7 @@ def _events(found: Explanation) -> str:
 
 def _evidence(found: Evidence) -> list[str]:
     hint = [f"  next: {found.triage.hint}"] if found.triage.hint else []
-    return [f"  {line}" for line in evidence.lines(found)] + hint + [f"  not known: {each}" for each in found.triage.missing]
+    return [f"  {line}" for line in moment.lines(found)] + hint + [f"  not known: {each}" for each in found.triage.missing]
 
 
 def _inputs(found: Explanation) -> str:

@@ -15,7 +15,7 @@ from rules.named import CONDITIONS
 from rules.run_states import StateKey
 from rules.strict_yaml import Mark
 from rules.syntax import Call, Compare, Node, Variable, render, walk
-from service.evidence import Evidence, evidence
+from service.evidence.moment import Evidence, evidence
 from service.tracing import Labels, Point, Trace, frame, reads, scope
 
 _AROUND: Final = 10

@@ -22,7 +22,7 @@ from service.against_labels import Seen, event_delay, seen, summary
 from service.baselines import load_baselines
 from service.commands import progress
 from service.commands.terminal import config_errors_are_shown, err, fail, name, number, out, plural, severity, state
-from service.evidence import Evidence, Witness, fields, lines
+from service.evidence.moment import Evidence, Witness, fields, lines
 from service.labels import Label
 from service.recordings import Recording, find
 from service.replay import Replayed

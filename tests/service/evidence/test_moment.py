@@ -12,7 +12,7 @@ from collector.run import Run
 from collector.signals.triage import Raised
 from rules.model import SHADOW, AlertEvent, EventState
 from rules.run_states import RunStates
-from service.evidence import Evidence, Witness, evidence, fields, lines
+from service.evidence.moment import Evidence, Witness, evidence, fields, lines
 from service.live import Live
 from service.recordings import Recording
 from service.replay import Replayed, replay
