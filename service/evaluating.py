@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from alerts.incidents import Plan
 from collector.model import RawRecord
@@ -21,6 +21,7 @@ from service.own_alerts import Own
 from service.parts import Parts
 from service.pending import Pending
 from service.self_watch import SelfWatch
+from service.stop_requests import Stop, heard, watched
 from service.store.model import StoredRecord
 from service.tally import Tally
 from tocsin import wire
@@ -31,6 +32,14 @@ INTERNAL: Final = "internal"
 RESERVED: Final = "reserved_run"
 """The alerts of Tocsin about itself have a run of their own: a trainer's records in it would mix incidents and states."""
 NOTHING: Final = Plan()
+
+
+class _Told(NamedTuple):
+    """What follows from a record or a tick."""
+
+    events: Sequence[AlertEvent]
+    plan: Plan
+    stop: Stop | None
 
 
 class Evaluating:
@@ -111,14 +120,14 @@ class Evaluating:
         facts = judged.facts.pack()
         if judged.events and self._parts.see is not None:
             self._parts.see(live, judged.events)
-        plan = self._parts.book.apply(judged.events, now) if judged.events else NOTHING
+        told = self._tell(live, raw, record, judged, now)
         self._tally.folded(judged.applied, self._parts.timer() - began)
         live.partition = raw.partition
         live.sequence += 1
         run = live.run.run
         pending.records.append(StoredRecord(run, live.sequence, raw, facts))
         pending.touched[run] = live
-        pending.planned(judged.events, plan)
+        self._note(live, told, pending)
         if judged.applied.over_limit:
             limit = self._parts.shelf.runs.max_series_per_run
             self._watch.happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
@@ -131,7 +140,33 @@ class Evaluating:
     def _touch(self, live: Live, events: Sequence[AlertEvent], pending: Pending, now: float) -> None:
         pending.touched[live.run.run] = live
         if events:
-            pending.planned(events, self._parts.book.apply(events, now))
+            stop = live.stop
+            if stop is not None:
+                stop, more = watched(stop, live.run, events, now)
+                events = [*events, *more]
+            self._note(live, self._plan(live, stop, events, now), pending)
+
+    def _tell(self, live: Live, raw: RawRecord, record: wire.Record, judged: Judged, now: float) -> _Told:
+        """What a record leads to beside its own row: events, what the incident book makes of them, the request to stop."""
+        events, stop = judged.events, live.stop
+        if stop is not None:
+            stop, more = heard(stop, live.run, raw, record, judged.applied.outcome, events, now)
+            events = [*events, *more]
+        return self._plan(live, stop, events, now, record.attempt)
+
+    def _plan(self, live: Live, stop: Stop | None, events: Sequence[AlertEvent], now: float, declared: int = 0) -> _Told:
+        if not events:
+            return _Told(events, NOTHING, stop)
+        plan = self._parts.book.apply(events, now)
+        if self._parts.stops is not None:
+            stop, rows = self._parts.stops.ask(stop, live.run, events, plan, now, declared=declared)
+            plan = plan._replace(deliveries=[*plan.deliveries, *rows])
+        return _Told(events, plan, stop)
+
+    def _note(self, live: Live, told: _Told, pending: Pending) -> None:
+        pending.planned(told.events, told.plan)
+        if told.stop is not None and told.stop is not live.stop:
+            live.stop = pending.stops[live.run.run] = told.stop
 
     def _rebuild(self, run: str, partition: str, pending: Pending, now: float, silence: bool) -> None:
         """Bring a run back to where it was before the record that failed: from the store, and through the earlier records of
@@ -146,10 +181,10 @@ class Evaluating:
         for stored in earlier:
             record = wire.decode(stored.raw.value, stored.raw.content_type).record
             judged = self._judge(live, stored.raw, record, now, silence)
+            live.stop = self._tell(live, stored.raw, record, judged, now).stop
             live.partition = stored.raw.partition
             live.sequence += 1
-            if judged.events:
-                self._parts.book.apply(judged.events, now)
+        live.stop = pending.stops.get(run, live.stop)
         pending.touched[run] = live
 
     def _note_health(self, found: Iterable[RuleHealth], pending: Pending, now: float) -> None:

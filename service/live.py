@@ -17,6 +17,8 @@ from collector.model import RawRecord, RuleSample
 from collector.run import Run
 from collector.runs import Runs
 from rules.run_states import RunStates, StateKey
+from service import stop_requests
+from service.stop_requests import Stop
 from service.store.model import Restored
 from tocsin import wire
 
@@ -45,6 +47,8 @@ class Live:
     """Number of the rule bundle under which its states were last looked through."""
     ticked: float | None = None
     """The deadline of silence that was judged last."""
+    stop: Stop | None = None
+    """The newest request to the job to stop."""
 
 
 class Facts(NamedTuple):
@@ -90,14 +94,16 @@ def restored(stored: Restored, runs: Runs, clock: ClockKind) -> Live:
             run = runs.load(stored.checkpoint)
         except Exception as error:  # of another version of the program, or damaged: whatever that makes of it
             raise UnusableCheckpoint(f"{type(error).__name__}: {error}") from error
-    states = RunStates()
+    states, stop = RunStates(), None
     for kept in stored.states:
         try:
-            if kept.state is not None:
+            if kept.state is not None and kept.rule_id == stop_requests.STATE:
+                stop = stop_requests.decode(kept.state)
+            elif kept.state is not None:
                 states.load([(StateKey.from_text(kept.rule_id, kept.labels), kept.state)])
         except (msgspec.MsgspecError, ValueError):
             log.exception("run %s: the stored state of rule %s cannot be read; the rule begins anew", stored.run, kept.rule_id)
-    live = Live(run, states, stored.partition, stored.sequence, stored.checkpoint_sequence)
+    live = Live(run, states, stored.partition, stored.sequence, stored.checkpoint_sequence, stop=stop)
     for row in stored.records:
         try:
             record = wire.decode(row.raw.value, row.raw.content_type).record

@@ -16,6 +16,7 @@ from service.canary import Canary
 from service.live import ClockKind, Live
 from service.own_alerts import OwnAlerts
 from service.shelf import Shelf
+from service.stop_requests import Stops
 from service.store.store import Store
 
 CHECKPOINT_ROWS: Final = 200
@@ -37,6 +38,8 @@ class Parts:
     """Alerts about Tocsin itself; None for replays."""
     canary: Canary | None = None
     """The test alert; None for replays."""
+    stops: Stops | None = None
+    """Asks runs to stop; None for replays."""
     sole_reader: bool = False
     """Nobody else reads this source (a spool): all runs are ours, those of files that are gone as well."""
     rejected_share: float = 0.05

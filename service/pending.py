@@ -9,7 +9,9 @@ from alerts.incidents import Plan
 from alerts.model import Delivery, Incident
 from collector.model import RunStatus
 from rules.model import AlertEvent
+from service import stop_requests
 from service.live import Live
+from service.stop_requests import Stop
 from service.store.model import Advance, Commit, RunRow, StateRow, StoredRecord
 
 
@@ -27,6 +29,8 @@ class Pending:
         self._incidents: dict[str, Incident] = {}
         self.deliveries: list[Delivery] = []
         self.own_states: list[StateRow] = []
+        self.stops: dict[str, Stop] = {}
+        """Requests to stop that are new or changed, by run."""
         self.saving: set[str] = set()
         """Runs to checkpoint whatever their age."""
 
@@ -79,7 +83,7 @@ class Pending:
             committed_at=now,
             records=self.records,
             runs=[run_row(live, checkpoint=run in saving) for run, live in self.touched.items()],
-            states=states + self.own_states,
+            states=states + self.own_states + [_stop_row(run, stop) for run, stop in self.stops.items()],
             events=self.events,
             incidents=list(self._incidents.values()),
             deliveries=self.deliveries,
@@ -95,6 +99,10 @@ def _is_due(live: Live, checkpoint_rows: int) -> bool:
     place = zlib.crc32(live.run.run.encode()) % checkpoint_rows
     passed = (live.sequence + place) // checkpoint_rows > (live.saved + place) // checkpoint_rows
     return passed or live.run.status is not RunStatus.RUNNING
+
+
+def _stop_row(run: str, stop: Stop) -> StateRow:
+    return StateRow(run, stop_requests.STATE, "", stop_requests.encode(stop))
 
 
 def run_row(live: Live, *, checkpoint: bool) -> RunRow:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -270,6 +271,25 @@ def test_stop_requests_and_their_acknowledgement(transport: MemoryTransport) -> 
     reporter.close()
     acks = [record.stop_ack for record in transport.records if not isinstance(record, wire.RunRecord)]
     assert acks == ["", "stop-1", "stop-1", "stop-1"]
+
+
+@pytest.mark.parametrize(("meant", "attempt", "asked"), [(0, 1, True), (2, 2, True), (1, 2, False), (3, 2, False)])
+def test_a_request_to_another_start_of_the_job_is_nobodys(
+    transport: MemoryTransport, meant: int, attempt: int, asked: bool
+) -> None:
+    """The collector may be behind, and learn of the restart after it has asked."""
+    reporter = make(transport, on_stop="pause", attempt=attempt)
+    reporter.start()
+    assert reporter.flush(10)
+    transport.request_stop(msgspec.structs.replace(stop(), attempt=meant))
+    sender = reporter._sender  # noqa: SLF001 - asking the reporter would acknowledge
+    assert sender is not None
+    until(lambda: sender.stop, "the sender to find it")
+    assert (reporter.stop_requested() is not None) is asked
+    reporter.log(1, {})
+    assert reporter.flush(10)
+    reporter.close()
+    assert steps(transport)[0].stop_ack == ("stop-1" if asked else "")
 
 
 def test_a_request_that_nobody_asked_for_is_not_acknowledged(transport: MemoryTransport) -> None:

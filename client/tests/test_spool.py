@@ -150,8 +150,9 @@ def test_the_wire_form_of_a_request() -> None:
     assert control.encode(STOP) == (
         b'{"kind":"stop","run":"grpo/7b:042","id":"logprob-gap-stop/grpo-7b-042/1","rule":"logprob-gap-stop","step":1234,'
         b'"reason":"Engines disagree: mean |dlogp| 0.031 nats (stop line 0.01)","action":"checkpoint_and_stop",'
-        b'"requested_at":1790000123.4,"expires_at":1790000723.4,"v":1}'
+        b'"requested_at":1790000123.4,"expires_at":1790000723.4,"attempt":0,"v":1}'
     )
+    assert control.decode(control.encode(STOP).replace(b'"attempt":0,', b"")) == STOP, "as collectors before it wrote it"
     assert control.decode(control.encode(STOP)) == STOP
     assert control.decode(control.encode(STOP)[:-1] + b',"new":[1]}') == STOP
 

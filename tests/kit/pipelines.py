@@ -24,6 +24,7 @@ from service.own_alerts import OwnAlerts
 from service.parts import Parts
 from service.pipeline import Pipeline
 from service.shelf import Shelf
+from service.stop_requests import Stops
 from service.store.store import Store
 
 RULES = """
@@ -101,6 +102,7 @@ class Bench:
         mute: MuteBy | None = None,
         own: bool = True,
         recorded_for: RecordedFor | None = None,
+        stops: bool = False,
     ) -> None:
         self._options: dict[str, Any] = {
             "rules": rules,
@@ -113,6 +115,7 @@ class Bench:
             "mute": mute,
             "own": own,
             "recorded_for": recorded_for,
+            "stops": stops,
         }
         self.url = url
         self.now = 0.0
@@ -141,6 +144,7 @@ class Bench:
                 self.health,
                 clock=clock,
                 own=self.own if own else None,
+                stops=Stops(3_600.0, mute or (lambda _event, _now: None)) if stops else None,
                 checkpoint_rows=checkpoint_rows,
             )
         )

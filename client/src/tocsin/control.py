@@ -40,6 +40,8 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     """pause | checkpoint_and_stop, as the run declared in `on_stop`."""
     requested_at: float
     expires_at: float
+    attempt: int = 0
+    """The start of the job that is asked, as it counts itself (`RunRecord.attempt`); 0 where nobody knows."""
     v: int = VERSION
 
 
@@ -66,6 +68,11 @@ def decode(value: bytes) -> StopRequest:
     if not request.run or not request.id:
         raise ControlError("run and id must not be empty")
     return request
+
+
+def meant_for(request: StopRequest, attempt: int) -> bool:
+    """Whether a job that calls itself this attempt is asked, and not an earlier or later start of it."""
+    return request.attempt in (0, attempt)
 
 
 def expired(request: StopRequest, now: float) -> bool:

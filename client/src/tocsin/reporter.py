@@ -255,7 +255,7 @@ class Reporter:
         A rank that does not report is always answered None: let rank 0 ask and tell the others, or they wait for it for ever.
         """
         request = self._sender.stop if self._sender is not None else None
-        if request is None or control.expired(request, self._clock()):
+        if request is None or control.expired(request, self._clock()) or not control.meant_for(request, self.attempt):
             return None
         self._ack = request.id
         return request
