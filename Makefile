@@ -20,7 +20,7 @@ $(STAMP): constraints.txt pyproject.toml client/pyproject.toml
 	touch $@
 
 $(DEV_STAMP): $(STAMP)
-	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,frameworks,bench]'
+	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,deploy,frameworks,bench]'
 	touch $@
 
 setup: $(DEV_STAMP) ## the virtual environment with everything for development
