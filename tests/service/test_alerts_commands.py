@@ -9,6 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from service.cli import tocsin
+from tests.kit.pipelines import step
+
+NIGHT = 1_796_166_000.0
+"""2026-12-01 23:00 UTC, in the quiet hours below."""
 
 ALERTS = """
 receivers:
@@ -112,3 +116,57 @@ def test_what_is_expected(file: Path) -> None:
 def test_wrong_usage(file: Path, arguments: list[str], why: str) -> None:
     done = run("route-test", file, *arguments)
     assert done.exit_code == 2 and why in done.stderr
+
+
+LOG = [
+    *(step("grpo", number, time=NIGHT + 60.0 * number, grad_norm=1.0) for number in range(1, 4)),
+    *(step("grpo", number, time=NIGHT + 60.0 * number, grad_norm=20.0) for number in range(4, 7)),
+    step("grpo", 7, time=NIGHT + 420.0, grad_norm=1.0, reward_mean=float("nan")),
+]
+LOG_RULES = """
+group: test
+layer: 2
+question: Is it well?
+rules:
+  - {alert: High, id: high, expr: grad_norm > 10, severity: page, summary: "High"}
+  - {alert: Lifted, id: lifted, expr: grad_norm > 15, for: 2 records, severity: warning, summary: "Lifted"}
+  - {alert: Seen, id: seen, expr: grad_norm > 11, severity: info, summary: "Seen"}
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "r.yaml").write_text(LOG_RULES)
+    (tmp_path / "grpo.jsonl").write_bytes(b"\n".join(LOG) + b"\n")
+    return tmp_path / "grpo.jsonl"
+
+
+def test_the_alerts_of_a_recorded_log(file: Path, log: Path) -> None:
+    arguments = ("--log", log, "--no-shipped", "--rules", log.parent / "rules")
+    done = run("route-test", file, *arguments, "--label", "team=vision", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["alerts"]
+    assert [(entry["step"], entry["alert"], entry["told"]) for entry in found] == [
+        (4, "High", ["oncall", "chat"]),
+        (4, "Seen", []),
+        (5, "Lifted", []),
+    ]
+    assert [entry["note"] for entry in found] == ["", "severity info is sent to nobody", ""]
+    assert [mute["by"] for mute in found[2]["muted"]] == ["quiet hours"], "each alert at its own time, which is at night"
+    by_day = run("route-test", file, *arguments, "--at", "2026-12-01T12:00Z", "--label", "team=vision", "--expect", "chat")
+    assert by_day.exit_code == 1 and "told now: oncall, chat" in by_day.stderr
+    lifted = next(line for line in by_day.stdout.splitlines() if "Lifted" in line)
+    assert lifted.split("│")[2].strip() == "warning" and lifted.split("│")[6].strip() == "chat"
+    renamed = json.loads(run("route-test", file, *arguments, "--run", "a-1", "--at", "2026-12-01T10:30Z", "--json").stdout)
+    assert {mute["by"] for entry in renamed["alerts"] for mute in entry["muted"]} == {"maintenance drain"}
+
+
+def test_a_log_without_alerts_and_what_is_no_log(file: Path, log: Path) -> None:
+    (log.parent / "good.jsonl").write_bytes(b"\n".join(LOG[:3]) + b"\n")
+    rules = ("--no-shipped", "--rules", log.parent / "rules")
+    done = run("route-test", file, "--log", log.parent / "good.jsonl", *rules)
+    assert (done.exit_code, done.stdout) == (0, "nothing would have fired\n")
+    for wrong, why in (("nowhere.jsonl", "no such file"), (".", "2 logs in it; name one"), ("alerts.yaml", "alerts.yaml")):
+        done = run("route-test", file, "--log", log.parent / wrong, *rules)
+        assert done.exit_code == 2 and why in done.stderr, wrong
