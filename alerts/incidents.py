@@ -43,9 +43,12 @@ from msgspec.structs import replace
 from alerts import notes
 from alerts.board import board
 from alerts.brief import Brief
-from alerts.draft import Draft, MuteBy, Reach, RemindBy, Route
+from alerts.draft import Draft, MuteBy, Route, speaks
+from alerts.escalation import attended
 from alerts.identity import fingerprint, incident_key
-from alerts.model import Acknowledgement, Delivery, Incident
+from alerts.model import Acknowledgement, Delivery, Incident, Told
+from alerts.pages import Reach
+from alerts.timing import AT_ONCE, Timing
 from rules.model import SHADOW, AlertEvent, EventState
 
 NO_BRIEFS: Final[Mapping[str, Brief]] = {}
@@ -70,20 +73,21 @@ class Plan(NamedTuple):
 class IncidentBook:
     """The open incident of each run, in memory. After a failed commit: drop the book, make a new one, `restore`."""
 
-    def __init__(
-        self, route: Route, reach: Mapping[str, Reach], mute: MuteBy | None = None, remind: RemindBy | None = None
-    ) -> None:
+    def __init__(self, route: Route, reach: Mapping[str, Reach], mute: MuteBy | None = None, timing: Timing = AT_ONCE) -> None:
         """`mute` may answer otherwise as people change their minds; without it nothing is muted."""
         self._mute = mute or _nothing_mutes
-        self.reconfigure(route, reach, remind)
         self._open: dict[str, Incident] = {}
         self._numbers: dict[str, int] = {}
+        self._unrouted: set[str] = set()
+        """Runs whose alerts may be routed otherwise than when they began: to be looked at by the next tick."""
+        self.reconfigure(route, reach, timing)
 
-    def reconfigure(self, route: Route, reach: Mapping[str, Reach], remind: RemindBy | None = None) -> None:
-        """Route by another configuration from the next event on; what was told stays told and will be ended."""
+    def reconfigure(self, route: Route, reach: Mapping[str, Reach], timing: Timing = AT_ONCE) -> None:
+        """Route by another configuration from now on; what was told stays told and will be ended."""
         self._route = route
         self._reach = dict(reach)
-        self._remind = remind or _no_reminders
+        self._timing = timing
+        self._unrouted = set(self._open)
 
     def restore(self, incidents: Iterable[Incident]) -> None:
         """Go on from stored incidents: the open one and the newest one of each run (they may be the same)."""
@@ -91,11 +95,13 @@ class IncidentBook:
             self._numbers[incident.run] = max(self._numbers.get(incident.run, 0), incident.number)
             if incident.closed_at is None:
                 self._open[incident.run] = incident
+                self._unrouted.add(incident.run)  # the configuration may have changed since
 
     def forget(self, run: str) -> None:
         """The run is another collector's now."""
         self._open.pop(run, None)
         self._numbers.pop(run, None)
+        self._unrouted.discard(run)
 
     def is_open(self, incident: str) -> bool:
         """Whether the incident with this id is open here."""
@@ -122,20 +128,31 @@ class IncidentBook:
         return Plan(list(changed.values()), rows)
 
     def tick(self, now: float) -> Plan:
-        """Plan what has become due by `now` without an event: alerts whose mute has ended."""
+        """Plan what has become due by `now` without an event: what was muted and is not, what has waited long enough, what is
+        routed otherwise, escalations and reminders."""
         changed: list[Incident] = []
         rows: list[Delivery] = []
         for run in sorted(self._open):  # as after a restart, which restores them in another order
             if not self.waits(run):
                 continue
             draft = self._draft(self._open[run], now)
-            # A list, as all of them are to be looked at.
-            looked = [draft.look_again(print_) for print_ in list(draft.incident.alerts)]
-            if any(looked + [draft.remind(name, after) for name, after in self._reminders(draft.incident)]):
+            if self._due(draft, run in self._unrouted):
                 self._open[run] = draft.incident
                 changed.append(draft.incident)
                 rows += [_completed(row, draft.incident) for row in draft.rows]
+        self._unrouted.clear()
         return Plan(changed, rows)
+
+    def _due(self, draft: Draft, unrouted: bool) -> bool:
+        """Whether anything was."""
+        alerts = list(draft.incident.alerts)
+        looked = [draft.look_again(print_) for print_ in alerts]  # lists, as all of them are to be looked at
+        if unrouted:
+            looked += [draft.route_anew(print_) for print_ in alerts]
+        looked += [draft.end_wait(name) for name in list(draft.incident.groups)]
+        looked.append(draft.escalate())
+        looked += [draft.remind(name, after) for name, after in self._reminders(draft.incident)]
+        return any(looked)
 
     def acknowledge(self, incident: str, owner: str, until: float, now: float, *, door: str = "", note: str = "") -> Plan:
         """Somebody has this incident in hand until then (seconds since the epoch); people are told `note`, or without one who
@@ -144,6 +161,7 @@ class IncidentBook:
         if found is None:
             return Plan()
         draft = self._draft(found, now)
+        draft.incident.attended = attended(found, now)
         draft.incident.acknowledged = Acknowledgement(owner=owner, at=now, until=until, door=door)
         draft.update(note or notes.acknowledged(owner, until, now))
         return self._keep(draft)
@@ -169,10 +187,20 @@ class IncidentBook:
     def waits(self, run: str) -> bool:
         """Whether something about this run becomes due without an event: it must not be forgotten before."""
         found = self._open.get(run)
-        if found is None:
+        return found is not None and (run in self._unrouted or self.awaits(found))
+
+    def awaits(self, incident: Incident) -> bool:
+        """Whether something about an open incident becomes due without an event."""
+        if incident.groups or any(told.untold is not None for told in incident.alerts.values()):
+            return True
+        if any(incident.pages[name].reminded < len(after) for name, after in self._reminders(incident)):
+            return True
+        return any(self._escalates(told) for told in incident.alerts.values())
+
+    def _escalates(self, told: Told) -> bool:
+        if told.told_at is None or told.event is None or not speaks(told):
             return False
-        untold = any(told.untold is not None for told in found.alerts.values())
-        return untold or any(found.pages[name].reminded < len(after) for name, after in self._reminders(found))
+        return any(name not in told.receivers for each in self._timing.escalate(told.event) for name in each.to)
 
     def _reminders(self, incident: Incident) -> list[tuple[str, Sequence[float]]]:
         """Of the open threads."""
@@ -180,12 +208,12 @@ class IncidentBook:
         for name, page in incident.pages.items():
             event = incident.alerts[page.alerts[0]].event
             if event is not None and page.opened_at is not None and self._reach.get(name, Reach()).scope == "thread":
-                found.append((name, self._remind(event, name)))
+                found.append((name, self._timing.remind(event, name)))
         return found
 
     def _draft(self, incident: Incident, now: float) -> Draft:
-        copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages))
-        return Draft(copy, self._route, self._reach, self._mute, now)
+        copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages), groups=dict(incident.groups))
+        return Draft(copy, self._route, self._reach, self._mute, self._timing, now)
 
     def _apply_moment(
         self, events: Sequence[AlertEvent], now: float, briefs: Mapping[str, Brief]
@@ -213,10 +241,6 @@ class IncidentBook:
             incident.closed_at = first.event_time
             self._open.pop(first.run, None)
         return incident, [_completed(row, incident) for row in draft.rows]
-
-
-def _no_reminders(_event: AlertEvent, _name: str) -> tuple[float, ...]:
-    return ()
 
 
 def _nothing_mutes(_event: AlertEvent, _now: float) -> None:

@@ -199,6 +199,8 @@ class Outcome(NamedTuple):
     ambiguous: bool = False
     """The receiver may have taken it although no answer came."""
     remote: str = ""
+    needless: bool = False
+    """It was not sent because nobody needs it any more; `detail` says why."""
 
 
 class Receiver(Protocol):

@@ -21,14 +21,30 @@ def acknowledged(owner: str, until: float, now: float) -> str:
 
 
 def reminder(seconds: float) -> str:
-    """For how long it has been open, in the largest unit that it fills."""
+    """For how long it has been open."""
+    return f"reminder: open for {roughly(seconds)}"
+
+
+def escalated(seconds: float) -> str:
+    """Why somebody else is told now."""
+    return f"escalated: nobody acknowledged within {roughly(seconds)}"
+
+
+def together(note: str, others: Sequence[str]) -> str:
+    """A note on a message that is about one alert and tells of others as well."""
+    with_them = f"together with {listed(others, ', ')}" if others else ""
+    return "; ".join(part for part in (note, with_them) if part)
+
+
+def roughly(seconds: float) -> str:
+    """In the largest unit that it fills."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
-            return f"reminder: open for {int(seconds // size)} {unit}"
-    return f"reminder: open for {int(seconds)} s"
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
 
 
-def listed(notes: Sequence[str]) -> str:
+def listed(notes: Sequence[str], separator: str = "; ") -> str:
     """Several notes as one; of many the first five and how many more."""
     more = len(notes) - _LISTED
-    return "; ".join([*notes[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
+    return separator.join([*notes[:_LISTED], *([f"and {more} more"] if more > 0 else [])])

@@ -37,7 +37,7 @@ from collector.recorded import chooser
 from collector.run import DEPTH
 from collector.runs import Runs
 from rules.strict_yaml import ConfigErrors
-from service import bundles, inputs
+from service import bundles, control, inputs
 from service.baselines import load_baselines
 from service.canary import Canary
 from service.config import Settings, seconds
@@ -53,6 +53,7 @@ from service.own_alerts import Own, OwnAlerts
 from service.parts import Parts
 from service.pipeline import Pipeline
 from service.shelf import Shelf
+from service.stop_requests import Stops
 from service.store.guard import StoreGuard
 from service.store.model import StoreError
 from service.store.store import Store
@@ -98,7 +99,12 @@ class Running:
             self._guard.release()
             raise
         self._notifier = Notifier(
-            settings.alerts_file, tools, self.store.deliveries, on_failed=self._delivery_failed, observe=self._delivered
+            settings.alerts_file,
+            tools,
+            self.store.deliveries,
+            on_failed=self._delivery_failed,
+            observe=self._delivered,
+            control=lambda: control.lane(settings, secrets, self.store, clock),
         )
         try:
             self._alerts = self._notifier.load()
@@ -131,6 +137,7 @@ class Running:
                 clock=config.clock,
                 own=OwnAlerts(config.name),
                 canary=self._canary,
+                stops=Stops(seconds(config.stop_requests.expire), self._muting),
                 sole_reader=settings.spool is not None,
                 rejected_share=config.limits.rejected_share,
             )

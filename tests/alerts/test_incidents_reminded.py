@@ -9,6 +9,7 @@ import msgspec
 from alerts.incidents import IncidentBook, Plan, Reach
 from alerts.model import Incident
 from alerts.muting.model import Mute
+from alerts.timing import Timing
 from rules.model import AlertEvent, EventState
 from tests.kit.receivers import event
 
@@ -33,7 +34,7 @@ def said(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def book() -> IncidentBook:
-    return IncidentBook(everybody, REACH, None, remind)
+    return IncidentBook(everybody, REACH, None, Timing(remind))
 
 
 def reborn(plan: Plan) -> IncidentBook:
@@ -70,7 +71,7 @@ def test_not_while_it_is_acknowledged_but_then() -> None:
 
 def test_not_while_it_is_muted_and_not_when_the_clock_goes_back() -> None:
     until = {"until": 0.0}
-    of = IncidentBook(everybody, REACH, lambda _, now: Mute("silence s", None) if now < until["until"] else None, remind)
+    of = IncidentBook(everybody, REACH, lambda _, now: Mute("silence s", None) if now < until["until"] else None, Timing(remind))
     of.apply([at(1)], 100.0)
     until["until"] = 500.0
     assert said(of.tick(200.0)) == []
@@ -91,4 +92,4 @@ def test_a_page_of_an_earlier_version_is_not_waited_for() -> None:
     for page in incident.pages.values():
         page.opened_at = None
     after = reborn(begun)
-    assert not after.waits("grpo-7b-042") and said(after.tick(1e6)) == []
+    assert said(after.tick(1e6)) == [] and not after.waits("grpo-7b-042")
