@@ -112,9 +112,13 @@ class Access:
         visitor = self.visitor(request)
         if visitor is None:
             raise HTTPException(401, "log in first: there is no session, or it is over")
+        self.proves(visitor, proof)
+        return _with(visitor.caller, needed)
+
+    def proves(self, visitor: Visitor, proof: str) -> None:
+        """Raises HTTPException 403 when what a form carried is not of this session."""
         if not hmac.compare_digest(visitor.proof.encode(), proof.encode("utf-8", "replace")):
             raise HTTPException(403, "this form is not of your session; open the page again")
-        return _with(visitor.caller, needed)
 
     def _caller(self, request: Request, needed: Role) -> Caller:
         header = request.headers.get("authorization", "")

@@ -10,7 +10,7 @@
 | /api/v1/incidents  | open incidents                                                                                |
 | /api/v1/reload     | POST: reads rules, alerts, baselines anew; 202 they are taken, 422 with every fault           |
 | /api/v1/silences, /api/v1/windows | see service.http.muting                                                       |
-| /                  | runs and firing alerts for a person                                                           |
+| /, /static ...     | the pages for people, see service.http.pages.routes                                           |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from collector.model import RunStatus
@@ -35,7 +35,7 @@ from service.http.access import Access
 from service.http.guard import Guard
 from service.http.incidents import incident_routes
 from service.http.muting import muting_routes
-from service.http.page import HEADERS, render
+from service.http.pages.routes import Sources, page_routes
 from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
 from service.store.model import StoreError
@@ -122,10 +122,6 @@ def build(
         faults = watched.reload()
         return JSONResponse({"reloaded": not faults, "errors": faults}, status_code=422 if faults else 202)
 
-    def page(_request: Request) -> Response:
-        trouble = watched.unhealthy() + watched.unready()
-        return HTMLResponse(render(store.runs(limit=MAX_LIMIT), store.firing(), trouble), headers=HEADERS)
-
     return Starlette(
         routes=[
             Route("/metrics", metrics),
@@ -135,7 +131,7 @@ def build(
             Route("/api/v1/alerts", read(alerts)),
             *incident_routes(store, incident_desk, access),
             Route("/api/v1/reload", reload, methods=["POST"]),
-            Route("/", read(page)),
+            *page_routes(Sources(store, watched), access),
             *(muting_routes(desk, access) if desk is not None else ()),
         ],
         middleware=[Middleware(Guard)],

@@ -1,0 +1,288 @@
+"""The pages as HTML: what they say, who may see them, and that nothing of a run or of a request is ever markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from alerts.model import Acknowledgement
+from collector.model import RunStatus
+from rules.model import EventState, Severity
+from service.http.access import Access, Token
+from service.http.app import build
+from service.http.pages import words
+from service.http.pages.forms import own_path
+from service.roles import Caller, Role
+from service.store.database import Database
+from service.store.model import Advance, Commit, StoreError
+from service.store.store import Store
+from tests.kit.commits import event, incident, run_row
+from tests.service.test_http import Watched
+
+TOKENS = {"vera": (Role.VIEWER, "vera-secret-token"), "olga": (Role.OPERATOR, "olga-secret-token")}
+EVIL = "<script>alert(1)</script>"
+
+
+def access() -> Access:
+    def value(text: str) -> Callable[[], str]:
+        return lambda: text
+
+    return Access([Token(Caller(name, role), value(text)) for name, (role, text) in TOKENS.items()])
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def reader(store: Store, watched: Watched, **options: Any) -> TestClient:
+    """A browser that follows no redirect."""
+    return TestClient(
+        build(store, watched, **options),
+        base_url="http://localhost:9464",
+        headers={"accept": "text/html"},
+        follow_redirects=False,
+    )
+
+
+@pytest.fixture
+def client(store: Store, watched: Watched) -> TestClient:
+    return reader(store, watched)
+
+
+@pytest.fixture
+def guarded(store: Store, watched: Watched) -> TestClient:
+    return reader(store, watched, access=access())
+
+
+def fill(store: Store) -> None:
+    rows = [run_row("r", 7), run_row("<b>", 3, labels={"team": EVIL}), run_row("done", 9, status=RunStatus.FINISHED)]
+    events = [
+        event("r"),
+        event("r", "Late", severity=Severity.WARNING, state=EventState.EXPLAINED, explained_by="GradNormTenfold"),
+        event("<b>", "Odd", severity=Severity.STOP, layer=1, labels={"component": "<img>"}, summary=EVIL),
+        event("tocsin", "TocsinRejected", severity=Severity.WARNING),
+    ]
+    acknowledged = incident("<b>")
+    acknowledged.acknowledged = Acknowledgement(owner="ada<i>", at=1.0, until=1e12)
+    incidents = [acknowledged, incident()]
+    store.commit(Commit([Advance("p/0", None, 1)], 5.0, runs=rows, events=events, incidents=incidents))
+
+
+def login(client: TestClient, name: str = "olga", **fields: str) -> Any:
+    return client.post("/login", data={"token": TOKENS[name][1], **fields})
+
+
+# ---- the first page
+
+
+def test_the_first_page_says_what_is_open_and_which_runs_there_are(client: TestClient, store: Store, watched: Watched) -> None:
+    fill(store)
+    watched.waiting = ["kafka: <down>"]
+    page = client.get("/").text
+    assert "<title>2 open incidents, 1 of severity page or stop not acknowledged – Tocsin</title>" in page
+    assert "kafka: &lt;down&gt;" in page
+    assert "acknowledged by ada&lt;i&gt;" in page and "nobody has acknowledged it" in page
+    incidents, runs = page.index('id="incidents"'), page.index('id="runs"')
+    assert page.index("/incidents/r%231") < page.index("/incidents/%3Cb%3E%231"), "what nobody has in hand comes first"
+    assert incidents < page.index("TocsinRejected") < runs, "an alert of no run and no incident is not lost"
+    assert page.index(">&lt;b&gt;</a>", runs) < page.index(">r</a>", runs) < page.index(">done</a>", runs)
+    assert "explained by GradNormTenfold" in page
+    assert "1 run that ended and is well" in page
+
+
+def test_an_empty_collector_says_so(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "Nothing is open" in page and "No run has sent a record yet" in page
+    assert "reading only" in page and "/login" not in page
+
+
+def test_nothing_of_a_run_is_markup_and_nothing_is_loaded_from_elsewhere(client: TestClient, store: Store) -> None:
+    fill(store)
+    answer = client.get("/?said=<script>")
+    page = answer.text
+    assert "alert(1)" in page, "it is there to be escaped"
+    for markup in (EVIL, "<img>", "<b>#", "<i>", "said=<"):
+        assert markup not in page
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert policy[0] == "default-src 'none'" and "frame-ancestors 'none'" in policy and "form-action 'self'" in policy
+    assert not any(word in part for part in policy for word in ("unsafe", "*", "http", "data:"))
+    addresses = re.findall(r'(?:src|href|action)="([^"]*)"', page)
+    assert addresses and all(each.startswith(("/", "#")) and not each.startswith("//") for each in addresses)
+    assert not re.search(r"<[^>]* (style|on\w+)=", page), "the policy forbids inline style and script"
+
+
+def test_its_sheet_script_and_icon_are_served_to_whoever_sees_the_login(guarded: TestClient) -> None:
+    page = guarded.get("/").text
+    for name, kind in (("tocsin.css", "text/css"), ("tocsin.js", "text/javascript"), ("tocsin.svg", "image/svg+xml")):
+        assert f'"/static/{name}"' in page
+        answer = guarded.get(f"/static/{name}")
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith(kind)
+    assert guarded.get("/static/../app.py").status_code == 404
+    assert guarded.get("/static/forms.py").status_code == 404
+
+
+def test_a_store_that_cannot_be_read_is_a_page_too(client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Database) -> None:
+        raise StoreError("disk I/O error in the inside")
+
+    monkeypatch.setattr(Database, "read", broken)
+    answer = client.get("/")
+    assert answer.status_code == 503
+    assert "The store cannot be read now" in answer.text and "inside" not in answer.text
+
+
+# ---- sessions
+
+
+def test_without_a_session_every_page_is_the_login(guarded: TestClient, store: Store) -> None:
+    fill(store)
+    answer = guarded.get("/?x=1")
+    assert answer.status_code == 401
+    assert '<form method="post" action="/login"' in answer.text and 'name="next" value="/?x=1"' in answer.text
+    assert "GradNormTenfold" not in answer.text
+    assert guarded.get("/", headers={"accept": "*/*"}).json()["error"].startswith("a token is needed")
+
+
+def test_a_token_opens_a_session_that_reads_pages_and_the_api(guarded: TestClient, store: Store) -> None:
+    fill(store)
+    answer = login(guarded, "vera", next="/?x=1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/?x=1&said=in")
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("tocsin_9464=")
+    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=28800"} <= set(cookie.split("; "))
+    assert "secret" not in cookie
+    page = guarded.get("/?said=in").text
+    assert "GradNormTenfold" in page and "You are logged in." in page
+    assert 'vera <span class="quiet">(viewer)</span>' in page
+    assert guarded.get("/api/v1/incidents").status_code == 200
+
+
+def test_a_session_changes_nothing_below_api(guarded: TestClient) -> None:
+    login(guarded)
+    refused = guarded.post("/api/v1/reload")
+    assert refused.status_code == 401
+    assert guarded.post("/api/v1/reload", headers={"origin": "http://localhost:9464"}).status_code == 403
+
+
+def test_behind_tls_the_cookie_is_for_tls_alone(store: Store, watched: Watched) -> None:
+    client = TestClient(build(store, watched, access=access()), base_url="https://tocsin.example", follow_redirects=False)
+    cookie = login(client).headers["set-cookie"]
+    assert cookie.startswith("tocsin_https=") and "Secure" in cookie.split("; ")
+
+
+@pytest.mark.parametrize("token", ["", "nobody-has-this", "vera-secret-token2", "x" * 60_000])
+def test_a_wrong_token_opens_nothing(guarded: TestClient, token: str, caplog: pytest.LogCaptureFixture) -> None:
+    answer = guarded.post("/login", data={"token": token, "next": "/runs/x"})
+    assert answer.status_code == 401 and "set-cookie" not in answer.headers
+    assert "This token is not known here." in answer.text and 'value="/runs/x"' in answer.text
+    assert token == "" or token not in answer.text + caplog.text
+
+
+def test_a_logout_ends_it_for_this_browser(guarded: TestClient) -> None:
+    login(guarded)
+    proof = _proof(guarded.get("/").text)
+    assert guarded.post("/logout", data={"proof": "x" + proof}).status_code == 403
+    assert guarded.get("/").status_code == 200
+    answer = guarded.post("/logout", data={"proof": proof})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/?said=out")
+    assert guarded.get("/").status_code == 401
+    assert guarded.post("/logout", data={"proof": ""}).status_code == 303, "there is nothing to end"
+
+
+def test_a_session_ends_with_its_token_and_not_with_its_name(store: Store, watched: Watched, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("first-secret")
+    keeper = Access([Token(Caller("olga", Role.OPERATOR), secret.read_text)])
+    client = reader(store, watched, access=keeper)
+    client.post("/login", data={"token": "first-secret"})
+    assert client.get("/").status_code == 200
+    secret.write_text("other-secret")
+    assert client.get("/").status_code == 401
+
+
+def test_who_follows_a_link_from_elsewhere_is_asked_to_come_again(guarded: TestClient) -> None:
+    """A cookie that is SameSite=Strict comes with no request that another site began."""
+    again = '<meta http-equiv="refresh" content="0">'
+    assert again in guarded.get("/", headers={"sec-fetch-site": "cross-site"}).text
+    assert again not in guarded.get("/", headers={"sec-fetch-site": "same-origin"}).text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"token=%ff", b"\xff", b"&".join(b"a%d=1" % n for n in range(30)), b"token=%"],
+)
+def test_a_form_that_cannot_be_read(guarded: TestClient, body: bytes) -> None:
+    answer = guarded.post("/login", content=body, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code in (400, 401)
+    assert guarded.post("/login", content=body, headers={"content-type": "text/plain"}).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/incidents/r%231", "/incidents/r%231"),
+        ("/?x=1", "/?x=1"),
+        ("", "/"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/a\\b", "/"),
+        ("https://evil.example", "/"),
+        ("/a\nSet-Cookie: x", "/"),
+        ("/ä", "/"),
+        ("/a#b", "/"),
+        ("/\t/evil.example", "/"),
+    ],
+)
+def test_after_a_login_one_stays_here(text: str, path: str) -> None:
+    assert own_path(text) == path
+
+
+# ---- words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5.0, "0 s"),
+        (59.9, "59 s"),
+        (60.0, "1 min"),
+        (3_600.0, "1 h"),
+        (7_800.0, "2 h 10 min"),
+        (90_000.0, "1 d 1 h"),
+        (86_400.0 + 60.0, "1 d"),
+        (float("nan"), "an unknown time"),
+    ],
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert words.span(seconds) == text
+
+
+def test_times_that_are_none_are_said_to_be_none() -> None:
+    assert (words.utc(0.0), words.iso(0.0)) == ("1970-01-01 00:00:00 UTC", "1970-01-01T00:00:00Z")
+    for at in (1e30, float("nan"), float("inf"), -1e18):
+        assert (words.utc(at), words.iso(at)) == ("at an unknown time", "")
+
+
+def test_text_is_cleaned_and_bounded_wherever_it_is_shown() -> None:
+    assert words.shown("a\x00b\u202ec") == "a\ufffdbc"
+    long = words.shown("x" * 50_000)
+    assert len(long) < 4_100 and long.endswith("(+46,001 characters)")
+    assert words.shown(7) == 7
+
+
+def _proof(page: str) -> str:
+    found = re.search(r'name="proof" value="([^"]+)"', page)
+    assert found is not None
+    return found[1]
