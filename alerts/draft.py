@@ -163,10 +163,13 @@ class Draft:
     # ---- helpers
 
     def _tell_new(self, print_: str, note: str = "", *, at_once: bool = False) -> None:
-        """Tell an alert to those of its receivers who do not know of it; what pages nobody may have to wait."""
+        """Tell an alert to those of its receivers who do not know of it; what pages nobody may have to wait. `at_once`: those
+        for whom it does not wait already."""
         told = self.incident.alerts[print_]
         assert told.event is not None, "it fires"
         new = [name for name in self._route(told.event) if name not in told.receivers]
+        if at_once:
+            new = [name for name in new if not waiting.waits(self.incident, name, print_)]
         if not new or told.closed_by or self._muted(print_):
             return
         for name in new:

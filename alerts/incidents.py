@@ -25,7 +25,15 @@ The rules of the planner
    update: what is muted stands on the board of the next row. Every row to a page carries the board.
 10. An incident that is closed by hand: all who were told are told the end, with who closed it. What fires on stays in the
     incident and is told to nobody until it has cleared and fires anew; an alert that is new to the incident is told as ever.
-11. A thread is reminded of its open page after each of the times that its route says; of several that have passed unsaid, once.
+11. What pages nobody waits a little (`Timing.wait`) for others of its incident, by receiver: then all that still fires is
+    told, in one row to a page and in rows of their own to a receiver of scope "alert". What is over before is told to nobody.
+    Pages and stops wait for nothing and take along what waits. A mute that ends, or a changed route, is told without a wait.
+12. Nobody has acknowledged (`Timing.escalate`) so long after the first was told of an alert, and it fires: others are told of
+    it, and of its end. The clock stands still while the incident is acknowledged, and goes on when that expires; what is muted
+    or explained when it is due is told to them afterwards.
+13. Routes that change while an alert fires: whom they name now and who was not told is told by the next tick. Who was told
+    stays told and hears the end, a receiver that has left the configuration too: that row fails, for all to see.
+14. A thread is reminded of its open page after each of the times that its route says; of several that have passed unsaid, once.
     While the incident is acknowledged or the alert that holds the page is muted, nothing is said; what became due is said then.
 
 Within one moment (the events of one record) beginnings are planned before ends: when one alert hands over to another, the

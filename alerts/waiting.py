@@ -17,6 +17,11 @@ def join(incident: Incident, receiver: str, fingerprint: str, now: float, wait: 
         incident.groups[receiver] = replace(group, alerts=[*group.alerts, fingerprint])
 
 
+def waits(incident: Incident, receiver: str, fingerprint: str) -> bool:
+    """Whether the alert waits for this receiver."""
+    return receiver in incident.groups and fingerprint in incident.groups[receiver].alerts
+
+
 def leave(incident: Incident, fingerprint: str) -> None:
     """The alert waits no more, for nobody: it is over, explained, muted or closed by hand."""
     for receiver, group in list(incident.groups.items()):

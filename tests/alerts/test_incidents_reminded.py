@@ -71,7 +71,9 @@ def test_not_while_it_is_acknowledged_but_then() -> None:
 
 def test_not_while_it_is_muted_and_not_when_the_clock_goes_back() -> None:
     until = {"until": 0.0}
-    of = IncidentBook(everybody, REACH, lambda _, now: Mute("silence s", None) if now < until["until"] else None, Timing(remind))
+    of = IncidentBook(
+        everybody, REACH, lambda _, now: Mute("silence s", None) if now < until["until"] else None, Timing(remind)
+    )
     of.apply([at(1)], 100.0)
     until["until"] = 500.0
     assert said(of.tick(200.0)) == []
