@@ -81,11 +81,7 @@ class Shelf:
 
     def _restore_waiting(self, partition: str | None) -> None:
         """Bring back runs that have ended or were let go of, of which something is still to be told at its time."""
-        waiting = {
-            incident.run
-            for incident in self._store.open_incidents()
-            if any(told.untold is not None for told in incident.alerts.values())
-        }
+        waiting = {incident.run for incident in self._store.open_incidents() if self._book.awaits(incident)}
         for row in self._store.runs(partition=partition) if waiting else ():
             if row.run in waiting:
                 self.get(row.run, row.partition)
