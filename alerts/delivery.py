@@ -3,6 +3,7 @@
 One worker and one thread per receiver, so that a slow one delays nobody. What a worker does with a row:
 
     update or resolve whose trigger was never delivered -> SKIPPED, reason "skipped"
+    the receiver says that nobody needs it     -> SKIPPED
     ambiguous (an earlier attempt may have arrived) -> ask the receiver first; found: SENT, reason "reconciled"
     ok                                         -> SENT
     may be retried                             -> PENDING, not before Retry-After or a full-jitter backoff
@@ -209,6 +210,9 @@ class DeliveryWorker:
             row.ambiguous = False
             row.error = ""
             row.remote = outcome.remote or row.remote
+        elif outcome.needless:
+            row.status = DeliveryStatus.SKIPPED
+            row.error = self._redact(outcome.detail)
         elif outcome.retry:
             outcome = self._postpone(row, outcome)
         else:

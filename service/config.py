@@ -125,6 +125,17 @@ class DeadLettersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_megabytes: Count = 64
 
 
+class StopsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How runs are asked to stop that opted in to it."""
+
+    expire: Span = "1h"
+    """A request is void after it; longer than a step takes, as jobs look between two steps."""
+
+    def __post_init__(self) -> None:
+        if not float(self.expire[:-1]):
+            raise ValueError("a request that expires at once asks for nothing (write how long a job has, such as 1h)")
+
+
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one collector takes on; beyond it the first are kept, the rest is counted and an alert says so."""
 
@@ -149,6 +160,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     http: HttpConfig = HttpConfig()
     dead_letters: DeadLettersConfig = DeadLettersConfig()
     limits: Limits = Limits()
+    stop_requests: StopsConfig = StopsConfig()
     clock: Literal["received", "event"] = "received"
     """What silence is measured by: the arrival of records, or (for replays of recorded runs) the trainer's own time."""
 

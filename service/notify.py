@@ -12,7 +12,7 @@ from alerts.config import AlertsConfig, default_config, load_config
 from alerts.delivery import Observer
 from alerts.heartbeat import Heartbeat
 from alerts.model import Delivery
-from alerts.pool import DeliveryPool
+from alerts.pool import DeliveryPool, Lane
 from alerts.receivers.settings import Tools
 from service.store.deliveries import Deliveries
 
@@ -40,7 +40,10 @@ class Notifier:
         *,
         on_failed: Callable[[Delivery], None],
         observe: Observer,
+        control: Callable[[], Lane],
     ) -> None:
+        """`control` makes the lane of stop requests, which no file names."""
+        self._control = control
         self._file = file
         self._tools = tools
         self._queue = queue
@@ -58,7 +61,7 @@ class Notifier:
         """Deliver by this configuration from now on; the workers of an earlier one finish what they are at."""
         # Everything that can fail comes before the old workers end: a reload that is refused must leave somebody to deliver.
         pool = DeliveryPool(
-            config.lanes(self._tools),
+            [*config.lanes(self._tools), self._control()],
             self._queue,
             clock=self._clock,
             on_failed=self._on_failed,

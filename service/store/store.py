@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -101,6 +101,13 @@ class Store:
         )
         with self.database.read() as connection:
             return [_incident(value) for value in connection.execute(query).scalars()]
+
+    def kept(self, id_: str, runs: Collection[str]) -> dict[str, bytes]:
+        """By run what these runs have under an id that is no rule's."""
+        table = schema.rule_state
+        query = select(table.c.run, table.c.state).where(table.c.run.in_(runs), table.c.rule_id == id_, table.c.labels == "")
+        with self.database.read() as connection:
+            return {row.run: row.state for row in connection.execute(query)}
 
     def open_incidents(self) -> Sequence[Incident]:
         """All incidents that are not closed, the newest first."""

@@ -239,6 +239,15 @@ def test_a_paced_receiver_gets_one_message_a_second_and_the_first_at_once() -> N
     assert times == [0.0, 1.0, 2.0]
 
 
+def test_what_nobody_needs_any_more_is_skipped_and_no_failure() -> None:
+    over = Outcome(ok=False, needless=True, reason="over", detail="hunter2hunter2 is over")
+    bench = Bench(Script(over), row())
+    assert bench.step() is None
+    done = bench.row()
+    assert (done.status, done.error, done.attempts) == (DeliveryStatus.SKIPPED, "[redacted] is over", 1)
+    assert bench.seen == ["over"] and not bench.failed
+
+
 def test_a_resolve_whose_trigger_was_refused_is_skipped() -> None:
     bench = Bench(Script(REFUSED), row(), row(action=Action.RESOLVE))
     bench.step()

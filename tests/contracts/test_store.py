@@ -133,6 +133,19 @@ def test_states_are_kept_by_rule_and_labels_and_can_be_removed(store: Store) -> 
     assert store.states("other") == []
 
 
+def test_what_is_kept_under_an_id_that_is_no_rules_is_found_by_run(store: Store) -> None:
+    rows = [
+        StateRow("a", "own", "", b"1"),
+        StateRow("a", "own", "{}", b"of a rule"),
+        StateRow("b", "own", "", b"2"),
+        StateRow("b", "other", "", b"3"),
+        StateRow("c", "own", "", b"4"),
+    ]
+    store.commit(Commit([], 0.0, states=rows))
+    assert store.kept("own", ["a", "b", "d"]) == {"a": b"1", "b": b"2"}
+    assert store.kept("own", []) == {}
+
+
 def test_non_finite_values_survive(store: Store) -> None:
     store.commit(nth(0)._replace(events=[event(value=float("nan"), limit=float("inf"))]))
     found = store.firing()[0]

@@ -49,7 +49,7 @@ def test_the_example_loads_and_says_the_defaults() -> None:
 def test_every_key_is_in_the_example() -> None:
     text = _EXAMPLE.read_text(encoding="utf-8")
     default = Config()
-    for section in ("store", "http", "dead_letters", "limits"):
+    for section in ("store", "http", "dead_letters", "limits", "stop_requests"):
         for key in getattr(default, section).__struct_fields__:
             assert f"  {key}: " in text, f"{section}.{key}"
     for key in default.__struct_fields__:
@@ -62,6 +62,7 @@ def test_every_key_is_in_the_example() -> None:
         ("http: {prot: 1}", "x.yaml:1:8: unknown key 'prot' (did you mean 'port'?)"),
         ("http: {port: 70000}", "at most 65535"),
         ("clock: wall", "none of event, received"),
+        ("stop_requests: {expire: 0s}", "a request that expires at once asks for nothing"),
         ("source: {kafka: {bootstrap: []}}", "no broker"),
         ("source: {kafka: {bootstrap: [a]}, spool: {}}", "either kafka or spool"),
         (
