@@ -8,6 +8,7 @@ import msgspec
 
 from alerts.model import Incident
 from rules.model import AlertEvent
+from service.stop_requests import Stop
 from service.store.model import AlertRow, RunRow
 from tocsin.wire import spell
 
@@ -52,7 +53,7 @@ def logged(row: AlertRow) -> dict[str, Any]:
     return {"sequence": row.sequence, "committed_at": row.committed_at} | alert(row.event)
 
 
-def run(row: RunRow, firing: int) -> dict[str, Any]:
+def run(row: RunRow, firing: int, asked: Stop | None = None) -> dict[str, Any]:
     """A run in the list of runs."""
     return {
         "run": row.run,
@@ -63,11 +64,33 @@ def run(row: RunRow, firing: int) -> dict[str, Any]:
         "last_record_at": row.last_arrival,
         "labels": dict(row.labels),
         "firing": firing,
+        "stop": stop(asked),
     }
 
 
-def incident(found: Incident) -> dict[str, Any]:
-    """An incident with the alerts in it."""
+def stop(asked: Stop | None) -> dict[str, Any] | None:
+    """A request to stop, and what became of it; None for none. Without `over` its acknowledgement is waited for."""
+    if asked is None:
+        return None
+    request = asked.request
+    return {
+        "id": request.id,
+        "rule": request.rule,
+        "step": request.step,
+        "reason": request.reason,
+        "action": request.action,
+        "requested_at": request.requested_at,
+        "expires_at": request.expires_at,
+        "acknowledged_at": asked.acknowledged_at,
+        "acknowledged_step": None if asked.acknowledged_at is None else asked.acknowledged_step,
+        "void": asked.void,
+        "over": asked.over,
+        "unanswered": asked.unanswered,
+    }
+
+
+def incident(found: Incident, asked: Stop | None = None) -> dict[str, Any]:
+    """An incident with the alerts in it; `asked` is the newest request to its run, and shown if it was made in it."""
     return {
         "id": found.id,
         "run": found.run,
@@ -75,6 +98,7 @@ def incident(found: Incident) -> dict[str, Any]:
         "opened_step": found.opened_step,
         "closed_at": found.closed_at,
         "acknowledged": None if found.acknowledged is None else msgspec.to_builtins(found.acknowledged),
+        "stop": stop(asked) if asked is not None and asked.incident == found.id else None,
         "alerts": [
             {
                 "alert": told.alert,

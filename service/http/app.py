@@ -31,6 +31,7 @@ from starlette.routing import Route
 from collector.model import RunStatus
 from rules.model import EventState, Severity
 from service import present
+from service.control import newest
 from service.http.access import Access
 from service.http.guard import Guard
 from service.http.incidents import incident_routes
@@ -95,7 +96,8 @@ def build(
     def runs(request: Request) -> Response:
         rows = store.runs(status=_word(request, "state", RunStatus), limit=_number(request, "limit", 200, MAX_LIMIT))
         firing = Counter(event.run for event in store.firing())
-        return JSONResponse({"runs": [present.run(row, firing[row.run]) for row in rows]})
+        stops = newest(store, [row.run for row in rows])
+        return JSONResponse({"runs": [present.run(row, firing[row.run], stops.get(row.run)) for row in rows]})
 
     def alerts(request: Request) -> Response:
         run, severity = request.query_params.get("run"), _word(request, "severity", Severity)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -23,8 +23,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from alerts.durations import Duration, seconds
+from alerts.model import Incident
 from alerts.muting.files import Person
 from service import present
+from service.control import newest
 from service.http.access import Access
 from service.http.changes import posted
 from service.incident_desk import IncidentDesk
@@ -60,7 +62,7 @@ def incident_routes(store: Store, desk: IncidentDesk | None, access: Access) -> 
 
     def incidents(request: Request) -> Response:
         access.reads(request)
-        return JSONResponse({"incidents": [present.incident(found) for found in store.open_incidents()]})
+        return JSONResponse({"incidents": _shown(store, store.open_incidents())})
 
     def incident(request: Request) -> Response:
         access.reads(request)
@@ -68,25 +70,30 @@ def incident_routes(store: Store, desk: IncidentDesk | None, access: Access) -> 
         found = store.incident(id_)
         if found is None:
             raise HTTPException(404, f"there is no incident {id_[:300]!r} (in an address # is written %23)")
-        return JSONResponse(present.incident(found))
+        return JSONResponse(_shown(store, [found])[0])
 
     found = [Route("/api/v1/incidents", incidents)]
     if desk is not None:
-        found += _said(desk, access)
+        found += _said(store, desk, access)
     return [*found, Route("/api/v1/incidents/{id:path}", incident)]
 
 
-def _said(desk: IncidentDesk, access: Access) -> list[Route]:
+def _shown(store: Store, found: Sequence[Incident]) -> list[dict[str, Any]]:
+    stops = newest(store, [incident.run for incident in found])
+    return [present.incident(incident, stops.get(incident.run)) for incident in found]
+
+
+def _said(store: Store, desk: IncidentDesk, access: Access) -> list[Route]:
     def acknowledge(caller: Caller, body: AcknowledgeBody, id: str) -> Response:
         until = desk.clock() + seconds(body.lasts)
         told = desk.acknowledge(id, body.owner or caller.name, until, DOOR)
         log.info("%s acknowledged incident %s for %s", caller.name, told.id, body.lasts)
-        return JSONResponse(present.incident(told))
+        return JSONResponse(_shown(store, [told])[0])
 
     def close(caller: Caller, body: CloseBody, id: str) -> Response:
         told = desk.close(id, body.owner or caller.name)
         log.info("%s closed incident %s", caller.name, told.id)
-        return JSONResponse(present.incident(told))
+        return JSONResponse(_shown(store, [told])[0])
 
     return [
         posted("/api/v1/incidents/{id:path}/acknowledge", access, AcknowledgeBody, acknowledge),

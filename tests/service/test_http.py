@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from collector.model import RunStatus
 from rules.model import EventState, Severity
 from service.http import guard
 from service.http.app import build
 from service.http.server import CannotListen, HttpServer
+from service.stop_requests import STATE, Stop, encode
 from service.store import schema
-from service.store.model import Advance, Commit
+from service.store.model import Advance, Commit, StateRow
 from service.store.store import Store
 from tests.kit.commits import event, incident, run_row
+from tocsin.control import StopRequest
 
 
 class Watched:
@@ -117,9 +121,43 @@ def test_runs(client: httpx.Client, filled: Store) -> None:
         "last_record_at": 7.0,
         "labels": {"team": "a"},
         "firing": 2,
+        "stop": None,
     }
     assert [run["run"] for run in client.get("/api/v1/runs?state=finished").json()["runs"]] == ["done"]
     assert len(client.get("/api/v1/runs?limit=1").json()["runs"]) == 1
+
+
+def test_what_became_of_a_request_to_stop_is_with_its_run_and_its_incident(client: httpx.Client, filled: Store) -> None:
+    request = StopRequest(
+        run="r", id="s1", rule="bad", step=7, reason="Bad: it is", action="pause", requested_at=50.0, expires_at=3_650.0
+    )
+    open_ = {found.run: found.id for found in filled.open_incidents()}
+    waiting = Stop(request=request, incident=open_["r"], fingerprint="f", attempt=1, unanswered=2)
+    done = replace(waiting, acknowledged_at=60.0, acknowledged_step=9, over="the job acknowledged at step 9")
+    expected = {
+        "id": "s1",
+        "rule": "bad",
+        "step": 7,
+        "reason": "Bad: it is",
+        "action": "pause",
+        "requested_at": 50.0,
+        "expires_at": 3_650.0,
+        "acknowledged_at": None,
+        "acknowledged_step": None,
+        "void": False,
+        "over": "",
+        "unanswered": 2,
+    }
+    more = {"acknowledged_at": 60.0, "acknowledged_step": 9, "over": "the job acknowledged at step 9"}
+    for stop, shown in ((waiting, expected), (done, expected | more)):
+        filled.commit(Commit([], 60.0, states=[StateRow("r", STATE, "", encode(stop))]))
+        runs = {run["run"]: run["stop"] for run in client.get("/api/v1/runs").json()["runs"]}
+        assert runs == {name: shown if name == "r" else None for name in runs} and "r" in runs
+        incidents = {found["run"]: found["stop"] for found in client.get("/api/v1/incidents").json()["incidents"]}
+        assert incidents == {name: shown if name == "r" else None for name in incidents} and "r" in incidents
+    other = replace(waiting, incident="r#0")
+    filled.commit(Commit([], 60.0, states=[StateRow("r", STATE, "", encode(other))]))
+    assert client.get(f"/api/v1/incidents/{quote(open_['r'])}").json()["stop"] is None, "made in another incident"
 
 
 def test_alerts_firing_and_history(client: httpx.Client, filled: Store) -> None:
