@@ -230,6 +230,10 @@ class Engine:
         gone = [key for key in states.states if key.rule_id not in rules.by_id]
         return self._end(view, states, now, "rule_removed", gone, reloaded=True)
 
+    def program(self, labels: Mapping[str, str], rule_id: str) -> AlertProgram | None:
+        """An alert rule as it holds for a run with these labels; None when there is no such rule."""
+        return self._programs.of(labels).by_id.get(rule_id)
+
     def samples(self, states: RunStates) -> list[RuleSample]:
         """What the exporter shows: one sample per rule that was judged on the run; of several own labels the worst."""
         by_id = self._programs.owning(states).by_id

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from alerts.incidents import Plan
+from alerts.incidents import NO_BRIEFS, Plan
 from collector.model import RawRecord
 from rules.engine import Engine
 from rules.model import AlertEvent, RuleHealth, Verdict
+from service.evidence.clerk import Looked
 from service.judging import Judged, judge, ticks
 from service.letters import Letters
 from service.live import Live
@@ -40,6 +41,7 @@ class _Told(NamedTuple):
     events: Sequence[AlertEvent]
     plan: Plan
     stop: Stop | None
+    looked: Looked | None = None
 
 
 class Evaluating:
@@ -127,7 +129,9 @@ class Evaluating:
         run = live.run.run
         pending.records.append(StoredRecord(run, live.sequence, raw, facts))
         pending.touched[run] = live
-        self._note(live, told, pending)
+        if live.evidence_waits and self._parts.clerk is not None:
+            self._parts.clerk.follow(live, pending.evidence)
+        self._note(live, told, pending, now)
         if judged.applied.over_limit:
             limit = self._parts.shelf.runs.max_series_per_run
             self._watch.happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
@@ -144,7 +148,7 @@ class Evaluating:
             if stop is not None:
                 stop, more = watched(stop, live.run, events, now)
                 events = [*events, *more]
-            self._note(live, self._plan(live, stop, events, now), pending)
+            self._note(live, self._plan(live, stop, events, now), pending, now)
 
     def _tell(self, live: Live, raw: RawRecord, record: wire.Record, judged: Judged, now: float) -> _Told:
         """What a record leads to beside its own row: events, what the incident book makes of them, the request to stop."""
@@ -157,14 +161,17 @@ class Evaluating:
     def _plan(self, live: Live, stop: Stop | None, events: Sequence[AlertEvent], now: float, declared: int = 0) -> _Told:
         if not events:
             return _Told(events, NOTHING, stop)
-        plan = self._parts.book.apply(events, now)
+        looked = None if self._parts.clerk is None else self._parts.clerk.look(live, self.engine, events, now)
+        plan = self._parts.book.apply(events, now, NO_BRIEFS if looked is None else looked.briefs)
         if self._parts.stops is not None:
             stop, rows = self._parts.stops.ask(stop, live.run, events, plan, now, declared=declared)
             plan = plan._replace(deliveries=[*plan.deliveries, *rows])
-        return _Told(events, plan, stop)
+        return _Told(events, plan, stop, looked)
 
-    def _note(self, live: Live, told: _Told, pending: Pending) -> None:
+    def _note(self, live: Live, told: _Told, pending: Pending, now: float) -> None:
         pending.planned(told.events, told.plan)
+        if self._parts.clerk is not None and told.looked is not None:
+            self._parts.clerk.note(live, told.looked, told.plan, pending.evidence, now)
         if told.stop is not None and told.stop is not live.stop:
             live.stop = pending.stops[live.run.run] = told.stop
 
@@ -185,6 +192,8 @@ class Evaluating:
             live.partition = stored.raw.partition
             live.sequence += 1
         live.stop = pending.stops.get(run, live.stop)
+        owed = [row.incident for row in pending.evidence.values() if row.run == run and row.waits]
+        live.evidence_waits = owed[-1] if owed else live.evidence_waits
         pending.touched[run] = live
 
     def _note_health(self, found: Iterable[RuleHealth], pending: Pending, now: float) -> None:

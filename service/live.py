@@ -49,6 +49,8 @@ class Live:
     """The deadline of silence that was judged last."""
     stop: Stop | None = None
     """The newest request to the job to stop."""
+    evidence_waits: str = ""
+    """The incident whose evidence waits for this run's next record."""
 
 
 class Facts(NamedTuple):

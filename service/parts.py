@@ -13,6 +13,7 @@ from collector.ports import DeadLetters
 from rules.engine import Engine
 from rules.model import AlertEvent
 from service.canary import Canary
+from service.evidence.clerk import Clerk
 from service.live import ClockKind, Live
 from service.own_alerts import OwnAlerts
 from service.shelf import Shelf
@@ -38,6 +39,8 @@ class Parts:
     """Alerts about Tocsin itself; None for replays."""
     canary: Canary | None = None
     """The test alert; None for replays."""
+    clerk: Clerk | None = None
+    """Writes down the evidence on incidents; None for replays."""
     stops: Stops | None = None
     """Asks runs to stop; None for replays."""
     sole_reader: bool = False

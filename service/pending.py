@@ -12,7 +12,7 @@ from rules.model import AlertEvent
 from service import stop_requests
 from service.live import Live
 from service.stop_requests import Stop
-from service.store.model import Advance, Commit, RunRow, StateRow, StoredRecord
+from service.store.model import Advance, Commit, EvidenceRow, RunRow, StateRow, StoredRecord
 
 
 class Pending:
@@ -31,6 +31,8 @@ class Pending:
         self.own_states: list[StateRow] = []
         self.stops: dict[str, Stop] = {}
         """Requests to stop that are new or changed, by run."""
+        self.evidence: dict[str, EvidenceRow] = {}
+        """Evidence that is new or changed, by incident."""
         self.saving: set[str] = set()
         """Runs to checkpoint whatever their age."""
 
@@ -87,6 +89,7 @@ class Pending:
             events=self.events,
             incidents=list(self._incidents.values()),
             deliveries=self.deliveries,
+            evidence=list(self.evidence.values()),
         )
         return commit, due
 

@@ -122,8 +122,10 @@ class Shelf:
         if stored is None:
             return None
         try:
-            return restored(stored, self.runs, self._clock)
+            live = restored(stored, self.runs, self._clock)
         except UnusableCheckpoint as error:
             whole = self._store.restore(run, whole=True) or stored._replace(checkpoint=None)
             log.warning("run %s is made anew of its %d stored rows: %s", run, len(whole.records), error)
-            return restored(whole, self.runs, self._clock)
+            live = restored(whole, self.runs, self._clock)
+        live.evidence_waits = self._store.evidence.waiting(run)
+        return live

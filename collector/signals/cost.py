@@ -42,7 +42,7 @@ class Cost:
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         if run.config is not self._config:  # a run that declares itself anew has another one
-            self._config, self._gpus = run.config, _gpus(run.config)
+            self._config, self._gpus = run.config, gpus(run.config)
         if row.fresh and self._gpus is not None:
             derived.add_one(_SECONDS, max(0.0, run.event_time - run.started_at) * self._gpus)
         if row.late or not row.fresh:
@@ -79,7 +79,8 @@ class Cost:
         self._moved = 0
 
 
-def _gpus(config: Mapping[str, Any]) -> float | None:
+def gpus(config: Mapping[str, Any]) -> float | None:
+    """On how many GPUs a run with this configuration computes; None where it does not say."""
     for name in GPUS:
         value = config.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:

@@ -158,12 +158,13 @@ def first_movers(run: RunView, since: int, until: int | None = None) -> FirstMov
 
 def words(found: FirstMovers, count: int = 3) -> str:
     """The first movers in a line: `grad_norm at step 120 (+15 sigmas), ...`; empty when nothing moved."""
-    told = [f"{mover.key} at step {mover.step} ({_how_far(mover)})" for mover in found.movers[:count]]
+    told = [f"{mover.key} at step {mover.step} ({how_far(mover)})" for mover in found.movers[:count]]
     left = len(found.movers) + found.more - len(told)
     return ", ".join(told) + (f" and {left} more" if left else "")
 
 
-def _how_far(mover: Mover) -> str:
+def how_far(mover: Mover) -> str:
+    """In sigmas, or what it was where those say nothing."""
     if not isfinite(mover.value):
         return f"{mover.value}"
     if mover.sigmas is None or abs(mover.sigmas) >= TELLING:

@@ -82,6 +82,16 @@ class RunRow(NamedTuple):
     """`Run.dump` after the row `sequence`."""
 
 
+class EvidenceRow(NamedTuple):
+    """The evidence bundle of an incident, packed; it takes the place of an earlier one."""
+
+    incident: str
+    run: str
+    waits: bool
+    """Whether a later record is still to be added."""
+    value: bytes
+
+
 class Commit(NamedTuple):
     """Everything that one batch caused."""
 
@@ -95,6 +105,8 @@ class Commit(NamedTuple):
     incidents: Sequence[Incident] = ()
     """Incidents that are new or changed."""
     deliveries: Sequence[Delivery] = ()
+    evidence: Sequence[EvidenceRow] = ()
+    """Of incidents that are open after this commit or before it; each once."""
 
 
 class Restored(NamedTuple):

@@ -53,6 +53,8 @@ def _history(connection: Connection, oldest: float) -> Swept:
     incidents = connection.execute(
         delete(schema.incidents).where(schema.incidents.c.closed_at < oldest, schema.incidents.c.id.not_in(still_told))
     ).rowcount
+    known = select(schema.incidents.c.id)
+    connection.execute(delete(schema.evidence).where(schema.evidence.c.incident.not_in(known)))
     connection.execute(delete(schema.silences).where(schema.silences.c.expires_at < oldest))
     connection.execute(delete(schema.windows).where(schema.windows.c.over_at < oldest))
     events = connection.execute(delete(schema.alerts).where(schema.alerts.c.committed_at < oldest)).rowcount

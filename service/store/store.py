@@ -16,6 +16,7 @@ from rules.model import AlertEvent, EventState, Severity
 from service.store import schema
 from service.store.database import Database, Durability
 from service.store.deliveries import Deliveries
+from service.store.evidence import Bundles
 from service.store.model import AlertRow, Commit, Restored, Retention, RunRow, StateRow, StoredRecord, Swept
 from service.store.mutes import Mutes
 from service.store.retention import sweep
@@ -35,6 +36,7 @@ class Store:
         self.database = Database(url, durability)
         self.deliveries = Deliveries(self.database)
         self.mutes = Mutes(self.database)
+        self.evidence = Bundles(self.database)
 
     def __enter__(self) -> Self:
         return self

@@ -62,6 +62,8 @@ _ACTIVE_GONE = delete(schema.active_alerts).where(schema.active_alerts.c.identit
 _ACTIVE = insert(schema.active_alerts)
 _INCIDENT_GONE = delete(schema.incidents).where(schema.incidents.c.id == bindparam("k"))
 _INCIDENTS = insert(schema.incidents)
+_EVIDENCE_GONE = delete(schema.evidence).where(schema.evidence.c.incident == bindparam("k"))
+_EVIDENCE = insert(schema.evidence)
 _DELIVERIES = insert(schema.deliveries)
 
 
@@ -88,6 +90,9 @@ def write(connection: Connection, commit: Commit) -> None:
     if commit.incidents:
         connection.execute(_INCIDENT_GONE, [{"k": incident.id} for incident in commit.incidents])
         connection.execute(_INCIDENTS, [_incident(incident) for incident in commit.incidents])
+    if commit.evidence:
+        connection.execute(_EVIDENCE_GONE, [{"k": row.incident} for row in commit.evidence])
+        connection.execute(_EVIDENCE, [row._asdict() for row in commit.evidence])
     if commit.deliveries:
         try:
             connection.execute(_DELIVERIES, [delivery_values(delivery) for delivery in commit.deliveries])

@@ -10,7 +10,7 @@ from alerts.model import Action, Delivery, Incident, Told
 from collector.model import RawRecord, RunStatus
 from rules.model import AlertEvent, EventState, Severity, Verdict
 from service.store import schema
-from service.store.model import Advance, Commit, RunRow, StateRow, StoredRecord
+from service.store.model import Advance, Commit, EvidenceRow, RunRow, StateRow, StoredRecord
 from service.store.store import Store
 
 
@@ -84,6 +84,7 @@ def nth(number: int, run: str = "r") -> Commit:
         events=[about],
         incidents=[incident(run, number // 2 + 1, None if fires else 80.0)],
         deliveries=[delivery(f"{run}/{number}", of=about, action=action)],
+        evidence=[EvidenceRow(f"{run}#{number // 2 + 1}", run, fires, b"evidence %d" % sequence)],
     )
 
 

@@ -19,6 +19,7 @@ from rules.engine import Engine
 from rules.loader import load_text
 from rules.model import AlertEvent
 from service import bundles
+from service.evidence.clerk import Clerk
 from service.live import ClockKind
 from service.own_alerts import OwnAlerts
 from service.parts import Parts
@@ -71,7 +72,8 @@ def shipped() -> Engine:
 def step(run: str = "r", number: int = 1, *, time: float | None = None, **metrics: Any) -> bytes:
     """A step record, a minute after the one before unless `time` says otherwise."""
     at = 60.0 * number if time is None else time
-    return json.dumps({"v": 1, "kind": "step", "run": run, "step": number, "time": at, "metrics": metrics}).encode()
+    more = {"rollouts": metrics.pop("rollouts")} if "rollouts" in metrics else {}
+    return json.dumps({"v": 1, "kind": "step", "run": run, "step": number, "time": at, "metrics": metrics, **more}).encode()
 
 
 def begin(run: str = "r", **labels: str) -> bytes:
@@ -103,6 +105,7 @@ class Bench:
         own: bool = True,
         recorded_for: RecordedFor | None = None,
         stops: bool = False,
+        evidence: bool = False,
     ) -> None:
         self._options: dict[str, Any] = {
             "rules": rules,
@@ -116,6 +119,7 @@ class Bench:
             "own": own,
             "recorded_for": recorded_for,
             "stops": stops,
+            "evidence": evidence,
         }
         self.url = url
         self.now = 0.0
@@ -144,6 +148,7 @@ class Bench:
                 self.health,
                 clock=clock,
                 own=self.own if own else None,
+                clerk=Clerk(self.book, self.store.evidence) if evidence else None,
                 stops=Stops(3_600.0, mute or (lambda _event, _now: None)) if stops else None,
                 checkpoint_rows=checkpoint_rows,
             )

@@ -36,6 +36,8 @@ def _log() -> MemoryLog:
     log = MemoryLog(lambda: 0.0)
     for number in range(1, 61):
         log.push(step("a", number, grad_norm=_norm(number), reward_mean=0.1 * number))
+        if number % 2:
+            log.push(step("a", number, rollouts=[{"prompt": "2+2", "response": f"{number} " * 40, "reward": 0.0}]))
         if number == 3:
             log.push(begin("b", team="x"), "memory/1")
             log.push(b"no record at all")
@@ -58,7 +60,7 @@ _LOG = _log()
 
 def _bench(store: Store, batch: int, checkpoint_rows: int) -> Bench:
     # The share of rejected values is one of a batch, so Tocsin's own alerts depend on how the log is cut; not so a run's.
-    return Bench(store=store, log=_LOG, clock="event", batch=batch, checkpoint_rows=checkpoint_rows, own=False)
+    return Bench(store=store, log=_LOG, clock="event", batch=batch, checkpoint_rows=checkpoint_rows, own=False, evidence=True)
 
 
 def _outcome(store: Store) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def _outcome(store: Store) -> dict[str, Any]:
     outcome["alerts"] = {run: [repr(event) for event in events if event.run == run] for run in {event.run for event in events}}
     outcome["active"] = sorted(row[0] for row in found["active_alerts"])
     outcome["deliveries"] = sorted(row[1:] for row in found["deliveries"])
+    outcome["evidence"] = {row[0]: store.evidence.of(row[0]) for row in found["incidents"]}
     outcome["runs"] = [row[:8] for row in found["runs"]]
     bench = _bench(store, 1, 1)
     outcome["memory"] = {}
@@ -114,6 +117,9 @@ def test_the_story_has_what_it_should() -> None:
     assert alerts["a"].count("High") >= 4
     assert "Quiet" in alerts["b"]
     assert set(_EXPECTED["memory"]) == {"a", "b", "c"}
+    assert _EXPECTED["evidence"]
+    for bundle in _EXPECTED["evidence"].values():
+        assert bundle is not None and bundle.abnormal is not None, "each incident has its evidence"
 
 
 @given(
