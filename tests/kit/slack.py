@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -55,9 +55,14 @@ class Channel:
 class FakeSlack(FakeServer):
     """chat.postMessage, chat.update, conversations.history and conversations.replies."""
 
-    def __init__(self, script: Sequence[Behaviour] = ()) -> None:
+    def __init__(
+        self, script: Sequence[Behaviour] = (), *, clock: Callable[[], float] = lambda: 1_790_000_000.0, token: str = ""
+    ) -> None:
+        """`clock` is Slack's own; with a `token` no other is taken."""
         super().__init__(script)
         self.channel = Channel()
+        self.token = token
+        self._clock = clock
         self._count = 0
 
     @property
@@ -68,6 +73,8 @@ class FakeSlack(FakeServer):
     def serve(self, request: Request) -> Reply:
         target = urlsplit(request.target)
         method = target.path.rpartition("/")[2]
+        if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
+            return _json({"ok": False, "error": "token_revoked"})
         if request.method == "GET":
             asked = {name: values[0] for name, values in parse_qs(target.query).items()}
             return _json(self._listed(method, asked))
@@ -79,8 +86,8 @@ class FakeSlack(FakeServer):
         if thread and self.channel.find(thread) is None:
             return {"ok": False, "error": "thread_not_found"}
         self._count += 1
-        # Slack's names are times; the rows of tests are of the same age or older.
-        said = Said(f"1790000000.{self._count:06d}", body, thread)
+        # Slack's names are times; by default the rows of tests are of the same age or older.
+        said = Said(f"{self._clock():.0f}.{self._count:06d}", body, thread)
         self.channel.messages.append(said)
         return {"ok": True, "ts": said.ts}
 
