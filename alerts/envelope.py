@@ -43,6 +43,7 @@ def envelope(delivery: Delivery, links: Mapping[str, str]) -> dict[str, Any]:
             }
             for line in delivery.board[:MAX_LINES]
         ],
+        "brief": None if delivery.brief is None else payload(delivery.brief),
         "links": dict(message.links),
         "event": payload(delivery.event),
     }

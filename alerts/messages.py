@@ -12,9 +12,11 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from alerts.brief import Brief
+from alerts.facts import MAX_FACTS, MAX_PROSE, facts, name, number, prose, short_facts
 from alerts.model import Action, Delivery, LineState
 from alerts.text import clean, clean_line, cut_characters, fit, fit_list
-from rules.model import AlertEvent, EventState, Severity, Verdict
+from rules.model import AlertEvent, EventState, Severity
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +25,7 @@ _AROUND: Final = 3600.0
 """Seconds before and after the alert that a dashboard link shows."""
 _LATEST: Final = 1e11
 """Seconds since the epoch; the year 5138."""
-_MAX_NAME: Final = 200
-_MAX_PROSE: Final = 4_000
-_MAX_FACTS: Final = 20
 _MAX_URL: Final = 1_000
-_CODE: Final = re.compile(r"[a-z]+(_[a-z]+)+")
-"""A reason that is a code for logs and counters (run_finished) and no sentence."""
 _OWN: Final = "tocsin-"
 """Rule ids of alerts about Tocsin itself, which happen at no step of a training."""
 PLACEHOLDERS: Final = ("run", "incident", "alert", "rule", "runbook", "step", "time_ms", "from_ms", "to_ms")
@@ -73,19 +70,19 @@ def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Messa
         word = _word(delivery)
         title = f"{word} {event.run}: {event.alert} at step {event.step}".encode("ascii", "replace").decode()
         note = "(the full message could not be composed; see the log of Tocsin)"
-        return Message(" ".join(title.split())[:_MAX_PROSE], "", (), (), (), (), (note,))
+        return Message(" ".join(title.split())[:MAX_PROSE], "", (), (), (), (), (note,))
 
 
 def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
     event = delivery.event
-    said = (cut_characters(clean_line(delivery.note), _MAX_PROSE).text,) if delivery.note else ()
+    said = (prose(delivery.note),) if delivery.note else ()
     notes = (MAY_REPEAT, *said) if delivery.ambiguous else said
     addresses, unusable = _links(delivery, links)
     if delivery.action in (Action.RESOLVE, Action.UPDATE):
         return Message(
             title=_title(_word(delivery), event),
             summary="",
-            facts=tuple(_facts(event)),
+            facts=tuple(short_facts(delivery)),
             next=(),
             explains=(),
             links=addresses,
@@ -94,19 +91,14 @@ def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
         )
     return Message(
         title=_title(_word(delivery), event),
-        summary=cut_characters(clean(event.summary).strip(), _MAX_PROSE).text,
-        facts=(*_facts(event), *unusable),
-        next=tuple(cut_characters(clean_line(step), _MAX_PROSE).text for step in event.next),
-        explains=tuple(_name(name) for name in event.explains),
+        summary=cut_characters(clean(event.summary).strip(), MAX_PROSE).text,
+        facts=(*facts(delivery), *unusable),
+        next=_next(delivery),
+        explains=tuple(name(each) for each in event.explains),
         links=addresses,
         notes=notes,
         board=_board(delivery),
     )
-
-
-def number(value: float) -> str:
-    """A number for people, to four significant digits; a non-finite one by its name."""
-    return f"{value:.4g}"
 
 
 def plain_text(message: Message, limit: int) -> str:
@@ -117,16 +109,16 @@ def plain_text(message: Message, limit: int) -> str:
     if message.summary:
         parts.append(message.summary)
     parts += [f"{label}: {text}" for label, text in message.facts]
-    if message.next:
-        parts.append("Next:\n" + fit_list(message.next, limit))
     if message.explains:
         parts.append("Explains:\n" + fit_list(message.explains, limit))
+    if message.next:
+        parts.append("Next:\n" + fit_list(message.next, limit))
     parts += [f"{label}: {address}" for label, address in message.links]
     return fit("\n".join(parts), limit)
 
 
-def payload(event: AlertEvent) -> dict[str, Any]:
-    """An event as JSON-ready data: strict JSON, so a non-finite number is spelled as on the wire ("nan", "inf", "-inf")."""
+def payload(event: AlertEvent | Brief) -> dict[str, Any]:
+    """An event or a brief for strict JSON: a non-finite number is spelled as on the wire ("nan", "inf", "-inf")."""
     data: dict[str, Any] = msgspec.to_builtins(event)
     return {key: _bounded(value) for key, value in data.items()}
 
@@ -157,9 +149,15 @@ def link(template: str, delivery: Delivery) -> str:
     return _PLACEHOLDER.sub(lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template)
 
 
+def _next(delivery: Delivery) -> tuple[str, ...]:
+    """What to do: what the rule says, then what the decision table says of the first layer that fails."""
+    hint = "" if delivery.brief is None else delivery.brief.hint
+    return tuple(dict.fromkeys(prose(step) for step in (*delivery.event.next, *([hint] if hint else []))))
+
+
 def unknown_placeholders(template: str) -> list[str]:
     """Placeholders of a link template that do not exist; for the check at load."""
-    return [name for name in _PLACEHOLDER.findall(template) if name not in PLACEHOLDERS]
+    return [each for each in _PLACEHOLDER.findall(template) if each not in PLACEHOLDERS]
 
 
 def _word(delivery: Delivery) -> str:
@@ -177,34 +175,15 @@ def _board(delivery: Delivery) -> tuple[str, ...]:
     lines = []
     for line in delivery.board:
         value = "" if line.value is None else f", value {number(line.value)}"
-        lines.append(f"{line.state}: {_name(line.alert)} ({line.severity}, layer {line.layer}) at step {line.step}{value}")
+        lines.append(f"{line.state}: {name(line.alert)} ({line.severity}, layer {line.layer}) at step {line.step}{value}")
     return tuple(lines)
 
 
 def _title(word: str, event: AlertEvent) -> str:
-    own = ", ".join(f"{_name(key)}={_name(value)}" for key, value in sorted(event.labels.items()))
-    alert = f"{_name(event.alert)}{{{own}}}" if own else _name(event.alert)
+    own = ", ".join(f"{name(key)}={name(value)}" for key, value in sorted(event.labels.items()))
+    alert = f"{name(event.alert)}{{{own}}}" if own else name(event.alert)
     where = "" if event.id.startswith(_OWN) and event.step == 0 else f" at step {event.step}"
-    return f"{word} {_name(event.run)}: {alert}{where}"
-
-
-def _facts(event: AlertEvent) -> list[tuple[str, str]]:
-    facts = []
-    if event.value is not None:
-        against = f", limit {number(event.limit)}" if event.limit is not None else ""
-        facts.append(("Value", number(event.value) + against))
-    if event.reason:
-        words = event.reason.replace("_", " ") if _CODE.fullmatch(event.reason) else event.reason
-        facts.append(("Reason", cut_characters(clean_line(words), _MAX_PROSE).text))
-    if event.verdict in (Verdict.NON_FINITE, Verdict.NO_DATA, Verdict.ERROR):
-        facts.append(("Verdict", event.verdict.replace("_", " ")))
-    if event.explained_by:
-        facts.append(("Explained by", _name(event.explained_by)))
-    labels = sorted(event.run_labels.items())
-    facts += [(_name(key), _name(value)) for key, value in labels[:_MAX_FACTS]]
-    if len(labels) > _MAX_FACTS:
-        facts.append(("Labels", f"{len(labels) - _MAX_FACTS} more"))
-    return facts
+    return f"{word} {name(event.run)}: {alert}{where}"
 
 
 def _links(delivery: Delivery, templates: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], list[tuple[str, str]]]:
@@ -217,11 +196,11 @@ def _links(delivery: Delivery, templates: Mapping[str, str]) -> tuple[tuple[tupl
     ]
     if is_address(event.runbook):
         wanted.append(("runbook", event.runbook))
-    wanted += sorted(event.links.items())[:_MAX_FACTS]
-    addresses = [(_name(label), address) for label, address in wanted if is_address(address)]
-    rest = [(_name(label), cut_characters(clean_line(a), _MAX_URL).text) for label, a in wanted if not is_address(a)]
+    wanted += sorted(event.links.items())[:MAX_FACTS]
+    addresses = [(name(label), address) for label, address in wanted if is_address(address)]
+    rest = [(name(label), cut_characters(clean_line(a), _MAX_URL).text) for label, a in wanted if not is_address(a)]
     if event.runbook and not any("runbook" in label for label, _ in addresses):
-        rest.append(("Runbook", _name(event.runbook)))
+        rest.append(("Runbook", name(event.runbook)))
     return tuple(addresses), rest
 
 
@@ -235,18 +214,14 @@ def is_address(text: str) -> bool:
         return False
 
 
-def _name(text: str) -> str:
-    return cut_characters(clean_line(text), _MAX_NAME).text
-
-
 def _bounded(value: Any) -> Any:
     """JSON-ready data with its text cleaned and cut and its non-finite numbers spelled out."""
     if isinstance(value, str):
-        return cut_characters(clean(value), _MAX_PROSE).text
+        return cut_characters(clean(value), MAX_PROSE).text
     if isinstance(value, float):
         return finite(value)
     if isinstance(value, dict):
-        return {_name(str(key)): _bounded(item) for key, item in list(value.items())[:100]}
+        return {name(str(key)): _bounded(item) for key, item in list(value.items())[:100]}
     if isinstance(value, list | tuple):
         return [_bounded(item) for item in value[:100]]
     return value

@@ -47,10 +47,10 @@ def slack_message(message: Message) -> dict[str, Any]:
     blocks += _section(fit(body, _BODY, escape))
     if message.board:
         blocks += _section("*Alerts*\n" + fit_list(message.board, _BOARD, escape, bullet="• "))
-    if message.next:
-        blocks += _section("*Next*\n" + fit_list(message.next, _NEXT, escape, bullet="• "))
     if message.explains:
         blocks += _section("*Explains*\n" + fit_list(message.explains, _EXPLAINS, escape, bullet="• "))
+    if message.next:
+        blocks += _section("*Next*\n" + fit_list(message.next, _NEXT, escape, bullet="• "))
     if links := _links(message):
         blocks.append({"type": "context", "elements": [_text(links)]})
     fallback = "\n".join(part for part in (message.title, *message.notes, message.summary, facts) if part)

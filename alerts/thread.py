@@ -13,7 +13,7 @@ from alerts.messages import Message, compose, loudest
 from alerts.model import Action, Delivery, LineState
 from rules.model import Severity
 
-_SHOWN_FACTS: Final = ("Value", "Reason", "Verdict", "Explained by")
+_SHOWN_FACTS: Final = ("Value", "Reason", "Verdict", "Explained by", "Cost")
 _LOUDNESS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -25,7 +25,8 @@ def message_of(row: Delivery, links: Mapping[str, str]) -> Message:
     begun = row.begun
     if begun is None:
         return compose(row, links)
-    first = msgspec.structs.replace(begun, action=Action.TRIGGER, board=row.board, note=row.note, ambiguous=False)
+    now = {"board": row.board, "note": row.note, "created_at": row.created_at}
+    first = msgspec.structs.replace(begun, action=Action.TRIGGER, ambiguous=False, **now)
     base = compose(first, links)
     _, _, about = base.title.partition(" ")
     if row.action is Action.RESOLVE:

@@ -24,7 +24,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from alerts.messages import Message, compose, number
+from alerts.facts import brief_facts, number
+from alerts.messages import Message, compose
 from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.http import Http, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
@@ -243,6 +244,7 @@ def described(delivery: Delivery, message: Message) -> dict[str, str]:
         "explains": ", ".join(message.explains),
         "incident": clean_line(delivery.incident),
         "step": str(event.step),
+        **{label.lower().replace(" ", "_"): text for label, text in brief_facts(delivery) if label != "Layer"},
     }
     # Alertmanager's own templates put this into chats as it is.
     found = {name: defused(text) for name, text in said.items()} | {"runbook": event.runbook}

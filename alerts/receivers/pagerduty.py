@@ -128,7 +128,9 @@ def pagerduty_event(delivery: Delivery, routing_key: str, links: Mapping[str, st
         "client": "Tocsin",
         "links": [{"href": address, "text": label} for label, address in message.links],
     }
-    details = {"text": plain_text(message, _MAX_TEXT), "event": payload(event)}
+    details: dict[str, Any] = {"text": plain_text(message, _MAX_TEXT), "event": payload(event)}
+    if delivery.brief is not None:
+        details["brief"] = payload(delivery.brief)
     whole = msgspec.json.encode({**trigger, "payload": {**about, "custom_details": details}})
     if len(whole) <= MAX_EVENT:
         return whole

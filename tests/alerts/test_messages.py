@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alerts.brief import Brief, Moved
 from alerts.messages import MAY_REPEAT, compose, link, loudest, payload, plain_text, unknown_placeholders
 from alerts.model import Action, BoardLine, LineState
 from alerts.receivers.pagerduty import MAX_EVENT, pagerduty_event
 from alerts.slack import bare_message, slack_message
 from rules.model import AlertEvent, EventState, Severity, Verdict
+from tests.kit.briefs import brief
 from tests.kit.receivers import delivery, event
 
 LINKS = {
@@ -40,8 +42,8 @@ def test_the_whole_message() -> None:
         "model: qwen3-8b\n"
         "team: reasoning\n"
         "rollouts: s3://bucket/rollouts\n"
-        "Next:\n- Do not tune.\n- Check weight sync.\n"
         "Explains:\n- ClipHigh\n- RewardCrash\n"
+        "Next:\n- Do not tune.\n- Check weight sync.\n"
         "incident: https://tocsin.example/incidents/grpo-7b-042%231\n"
         "panel: https://grafana.example/d/run?var-run=grpo-7b-042&from=1789996400000&to=1790003600000\n"
         "runbook: https://docs.example/runbooks/logprob-gap\n"
@@ -129,7 +131,7 @@ def texts_of(blocks: list[dict[str, Any]]) -> list[str]:
 def test_slack_blocks() -> None:
     row = delivery(event(explains=("B",), summary="a < b & c"))
     message = slack_message(compose(row, LINKS))
-    header, body, steps, explains, links = texts_of(message["blocks"])
+    header, body, explains, steps, links = texts_of(message["blocks"])
     assert header == "PAGE grpo-7b-042: LogprobGapStop at step 1234"
     assert body.startswith("a &lt; b &amp; c\nValue: 0.01235, limit 0.01")
     assert steps == "*Next*\n• Do not tune.\n• Check weight sync."
@@ -183,10 +185,26 @@ EVENTS: st.SearchStrategy[AlertEvent] = st.builds(
 )
 
 
+BRIEFS: st.SearchStrategy[Brief | None] = st.one_of(
+    st.none(),
+    st.builds(
+        brief,
+        quote=LONG,
+        rollouts=LONG,
+        hint=LONG,
+        kind=st.sampled_from(["crash", "collapse", "unclear", "", "?"]),
+        reasons=st.lists(LONG, max_size=4).map(tuple),
+        gpus=st.one_of(st.none(), st.floats(0.0, 1e9)),
+        onset_time=st.floats(allow_nan=False),
+        moved=st.lists(st.builds(Moved, metric=LONG, layer=st.integers(), step=st.integers(), how=LONG), max_size=3).map(tuple),
+    ),
+)
+
+
 @settings(max_examples=150, deadline=None)
-@given(EVENTS, st.sampled_from(Action), st.booleans())
-def test_slack_takes_whatever_a_run_is_called(about: AlertEvent, action: Action, ambiguous: bool) -> None:
-    composed = compose(delivery(about, action, ambiguous=ambiguous), LINKS)
+@given(EVENTS, st.sampled_from(Action), st.booleans(), BRIEFS)
+def test_slack_takes_whatever_a_run_is_called(about: AlertEvent, action: Action, ambiguous: bool, found: Brief | None) -> None:
+    composed = compose(delivery(about, action, ambiguous=ambiguous, brief=found), LINKS)
     message = slack_message(composed)
     msgspec.json.encode([message, bare_message(composed)])
     assert 0 < len(bare_message(composed)["text"]) <= 1_000
