@@ -42,6 +42,8 @@ from service.baselines import load_baselines
 from service.canary import Canary
 from service.config import Settings, seconds
 from service.consume import Consumer, Loop, Processed
+from service.evidence.clerk import Clerk
+from service.evidence.revision import revision
 from service.heartbeat import Pulse
 from service.http.access import access
 from service.http.app import build
@@ -125,6 +127,7 @@ class Running:
             recorded_for=chooser(self._baselines),
         )
         shelf = Shelf(self.store, self._book, runs, clock=config.clock)
+        self._clerk = Clerk(self._book, self.store.evidence, revision(engine.bundle.sources))
         self._dead_letters = inputs.dead_letters(settings, secrets)
         self.pipeline = Pipeline(
             Parts(
@@ -137,6 +140,7 @@ class Running:
                 clock=config.clock,
                 own=OwnAlerts(config.name),
                 canary=self._canary,
+                clerk=self._clerk,
                 stops=Stops(seconds(config.stop_requests.expire), self._muting),
                 sole_reader=settings.spool is not None,
                 rejected_share=config.limits.rejected_share,
@@ -225,7 +229,7 @@ class Running:
             return self._refused(text, [text])
         self._alerts = alerts
         self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(alerts))
-        now = self._clock()
+        now, rules = self._clock(), revision(engine.bundle.sources)
 
         recorded_for = chooser(baselines) if baselines != self._baselines else None
         self._baselines = baselines
@@ -234,6 +238,7 @@ class Running:
             self._muting.configure(alerts.declared, alerts.router.quiet_hours)
             self._book.reconfigure(alerts.router, alerts.reach, alerts.router.timing)
             self._canary.use(alerts.canary)
+            self._clerk.use(rules)
             return self.pipeline.reload(engine, now, recorded_for)
 
         if recorded_for is not None:
