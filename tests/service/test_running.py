@@ -148,3 +148,17 @@ question: q
 rules:
   - {alert: Raised, id: raised, expr: grad_norm > 3 * baseline(grad_norm), severity: page, summary: s}
 """
+
+
+def test_evidence_is_written_with_the_rules_that_were_in_force(bench: Bench) -> None:
+    spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
+    bench.told("PAGE r: High")
+    first = bench.running.store.evidence.of("r#1")
+    assert first is not None and len(first.rules_digest) == 64
+    (bench.folder / "rules" / "test.yaml").write_text(RULES.replace("value: 10", "value: 11"))
+    assert bench.running.reload() == []
+    spooled(bench.folder, "s", steps("s", [1.0, 20.0, 20.0]))
+    bench.told("PAGE s: High")
+    second = bench.running.store.evidence.of("s#1")
+    assert second is not None and second.rules_digest != first.rules_digest
+    assert [said.limit for said in second.rules[0].said] == [11.0, 11.0, 11.0]
