@@ -19,6 +19,7 @@ A receiver that forgets (`alerts.model.Refreshes`) is told what still fires agai
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _LOOK_AHEAD: Final = 200
 """Rows among which pages are taken first; a storm of warnings at one message a second would hold a page for minutes."""
 _BATCH: Final = 20
 """Rows between two looks at the queue."""
+_MOST_KEYS: Final = 100_000
+"""Rows that wait, each under another key; a bound where none is meant."""
 _LONGEST_SLEEP: Final = 60.0
 """Seconds. A worker is woken for new rows; this only bounds what a step of the wall clock can do."""
 _FOR_THE_TOLD: Final = (Action.UPDATE, Action.RESOLVE)
@@ -183,12 +186,19 @@ class DeliveryWorker:
         return self._refresh_at
 
     def _recover(self, now: float) -> None:
-        """Rows that a crash (or a lost write) left SENDING may have arrived."""
+        """Rows that a crash (or a lost write) left SENDING may have arrived; and no row waits for a clock of long ago."""
         for row in self._queue.interrupted(self.receiver.name):
             row.status = DeliveryStatus.PENDING
             row.ambiguous = True
             row.not_before = now
             self._queue.finish(row)
+        # What waits for longer than a backoff was written by a clock that has been set back since, or the receiver asked for
+        # more time, and will ask again.
+        latest = now + self._policy.cap
+        for row in self._queue.due(self.receiver.name, math.inf, _MOST_KEYS):
+            if row.attempts and row.not_before > latest:
+                row.not_before = latest
+                self._queue.finish(row)
         self._recovered = True
 
     def _deliver(self, row: Delivery) -> None:

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 _GONE: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "thread_not_found"})
 """Deleted by somebody, another bot's after the token was changed, or too old for the workspace's rules."""
-_CLOCK_SLACK: Final = 300.0
-"""Seconds by which Slack's clock may be behind ours."""
+_CLOCK_SLACK: Final = 7_200.0
+"""Seconds by which Slack's clock may be behind ours: a collector whose clock is wrong by an hour repeats nothing."""
 
 
 class SlackBotSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):

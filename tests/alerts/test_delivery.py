@@ -295,6 +295,18 @@ def test_an_ambiguous_attempt_that_cannot_be_found_is_repeated_and_says_so() -> 
     assert bench.row().status is DeliveryStatus.SENT
 
 
+def test_a_clock_that_was_set_back_before_a_start_holds_no_row() -> None:
+    """The row says when it is due by a clock that was ahead."""
+    bench = Bench(Script(LATER), row("A"))
+    bench.step()
+    bench.now -= 900.0
+    bench.start()
+    assert bench.step() == bench.now + 60.0
+    bench.now += 60.0
+    assert bench.step() is None
+    assert bench.receiver.said == [("A", "trigger"), ("A", "trigger")]
+
+
 def test_one_looks_three_times_and_then_speaks() -> None:
     bench = Bench(Script(LOST), row(), jitter=1.0)
     bench.receiver.looks = [LATER, LATER, LATER, LATER]

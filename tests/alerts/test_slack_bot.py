@@ -23,7 +23,7 @@ def bot(url: str) -> SlackBot:
 def look(*script: Behaviour) -> tuple[Outcome | None, list[Request]]:
     with FakeServer(script) as server:
         receiver = bot(server.url)
-        found = receiver.reconcile(delivery(created_at=1_000.0))
+        found = receiver.reconcile(delivery(created_at=8_000.0))
         receiver.close()
     return found, server.requests
 
@@ -66,7 +66,7 @@ def test_a_message_is_found_on_a_later_page() -> None:
     queries = [parse_qs(urlsplit(request.target).query) for request in requests]
     assert queries[0] == {
         "channel": ["C0123456789"],
-        "oldest": ["700.000000"],
+        "oldest": ["800.000000"],
         "inclusive": ["true"],
         "include_all_metadata": ["true"],
         "limit": ["200"],
