@@ -156,7 +156,9 @@ def test_evidence_is_written_with_the_rules_that_were_in_force(bench: Bench) -> 
     first = bench.running.store.evidence.of("r#1")
     assert first is not None and len(first.rules_digest) == 64
     (bench.folder / "rules" / "test.yaml").write_text(RULES.replace("value: 10", "value: 11"))
+    before = bench.running.pipeline.engine
     assert bench.running.reload() == []
+    until(lambda: bench.running.pipeline.engine is not before, "the new rules")
     spooled(bench.folder, "s", steps("s", [1.0, 20.0, 20.0]))
     bench.told("PAGE s: High")
     second = bench.running.store.evidence.of("s#1")
