@@ -32,6 +32,7 @@ from alerts.redaction import Redactor
 from alerts.secrets import Secrets
 from collector import health
 from collector.exporter import CONTENT_TYPE, Exporter
+from collector.form import form
 from collector.health import Health
 from collector.recorded import chooser
 from collector.run import DEPTH
@@ -161,7 +162,7 @@ class Running:
         self._redactor = redactor
         self._pulse = Pulse(self._lifeless, lambda reason: self.health.count(health.HEARTBEATS, reason))
         self._scheduler = BackgroundScheduler(timezone=UTC, daemon=True)
-        self.health.set(health.BUILD, 1.0, version("tocsin-server"), python_version())
+        self.health.set(health.BUILD, 1.0, version("tocsin-server"), python_version(), form())
         self.health.set(health.BUNDLE, 1.0)
 
     # ---- life

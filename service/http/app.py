@@ -37,6 +37,7 @@ from service.http.guard import Guard
 from service.http.incidents import incident_routes
 from service.http.muting import muting_routes
 from service.http.pages.routes import Sources, page_routes
+from service.http.pages.run_reader import RunReader
 from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
 from service.store.model import StoreError
@@ -73,6 +74,7 @@ def build(
     access: Access = LOOPBACK,
     desk: MuteDesk | None = None,
     incident_desk: IncidentDesk | None = None,
+    runs_shown: RunReader | None = None,
 ) -> Starlette:
     """The application. Handlers are plain functions, so Starlette runs them on its worker threads."""
 
@@ -133,7 +135,7 @@ def build(
             Route("/api/v1/alerts", read(alerts)),
             *incident_routes(store, incident_desk, access),
             Route("/api/v1/reload", reload, methods=["POST"]),
-            *page_routes(Sources(store, watched), access),
+            *page_routes(Sources(store, watched, runs_shown, incident_desk, desk), access),
             *(muting_routes(desk, access) if desk is not None else ()),
         ],
         middleware=[Middleware(Guard)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,15 +13,19 @@ from starlette.testclient import TestClient
 
 from alerts.model import Acknowledgement
 from collector.model import RunStatus
+from collector.runs import Runs
 from rules.model import EventState, Severity
 from service.http.access import Access, Token
 from service.http.app import build
 from service.http.pages import words
 from service.http.pages.forms import own_path
+from service.http.pages.run_reader import RunReader
 from service.roles import Caller, Role
+from service.store import reading
 from service.store.database import Database
 from service.store.model import Advance, Commit, StoreError
 from service.store.store import Store
+from tests.kit import pipelines
 from tests.kit.commits import event, incident, run_row
 from tests.service.test_http import Watched
 
@@ -286,3 +291,66 @@ def _proof(page: str) -> str:
     found = re.search(r'name="proof" value="([^"]+)"', page)
     assert found is not None
     return found[1]
+
+
+# ---- runs
+
+
+def test_a_run_is_shown_from_what_the_store_holds_of_it(watched: Watched) -> None:
+    bench = pipelines.Bench()
+    declared = {
+        "v": 1,
+        "kind": "run",
+        "run": "a/b #1",
+        "time": 0.0,
+        "labels": {"team": EVIL},
+        "config": {"lr": 0.1, "hub": {"api_key": "the-secret", "name": "<x>"}},
+        "links": {"board": "https://wandb.example/run?a=1", "trap": "javascript:alert(1)"},
+    }
+    values = [1.0] * 30 + [20.0, 21.0, float("nan")]
+    bench.push(json.dumps(declared).encode(), *pipelines.steps("a/b #1", values), every=1.0)
+    bench.read()
+    shown = RunReader(bench.store, Runs(), "received")
+    client = reader(bench.store, watched, runs_shown=shown)
+    page = client.get("/runs/a%2Fb%20%231").text
+    assert "Run a/b #1</h1>" in page
+    assert 'href="/incidents/a%2Fb%20%231%231"' in page and "High" in page
+    assert "grad_norm: steps 1 to 33, newest nan" in page and "1 value not finite (crosses)" in page
+    assert '<a href="https://wandb.example/run?a=1" rel="noopener noreferrer nofollow">board</a>' in page
+    assert "trap: javascript:alert(1)" in page and 'href="javascript' not in page
+    assert "<dt>lr</dt><dd>0.1</dd>" in page and "&lt;x&gt;" in page
+    assert "the-secret" not in page and "its name is that of a secret" in page
+    assert EVIL not in page and "<x>" not in page
+    row = reading.run(bench.store.database, "a/b #1")
+    assert row is not None and shown.read(row) is shown.read(row), "made once per record"
+    bench.push(*pipelines.steps("a/b #1", [1.0], first=34), every=1.0)
+    bench.read()
+    assert "grad_norm: steps 1 to 34" in client.get("/runs/a%2Fb%20%231").text
+    bench.shut()
+
+
+def test_a_run_that_is_not_there_is_told_without_its_name(client: TestClient) -> None:
+    answer = client.get("/runs/%3Cscript%3Enobody")
+    assert answer.status_code == 404
+    assert "There is no such run" in answer.text and "nobody" not in answer.text
+
+
+def test_a_run_without_a_reader_or_a_readable_checkpoint_has_a_page(store: Store, watched: Watched) -> None:
+    fill(store)
+    store.commit(Commit([Advance("p/0", 1, 2)], 6.0, runs=[run_row("r", 8, checkpoint=b"no checkpoint")]))
+    for shown in (None, RunReader(store, Runs(), "received")):
+        page = reader(store, watched, runs_shown=shown).get("/runs/r").text
+        assert "There is nothing to draw" in page and "GradNormTenfold" in page
+
+
+def test_of_many_runs_the_last_ones_are_kept() -> None:
+    with Store() as opened:
+        rows = [run_row(f"r{n}", 1) for n in range(12)]
+        opened.commit(Commit([Advance("p/0", None, 1)], 6.0, runs=rows))
+        shown = RunReader(opened, Runs(), "received")
+        first = shown.read(rows[0])
+        assert shown.read(rows[0]) is first
+        for row in rows[1:]:
+            shown.read(row)
+        assert shown.read(rows[0]) is not first
+        assert shown.read(run_row("nobody", 1)) is None

@@ -19,9 +19,9 @@ def drawn(*args: object, **options: object) -> Chart:
 
 def test_a_line_goes_from_edge_to_edge_with_its_threshold_and_onset() -> None:
     found = drawn("grad_norm", [1, 2, 3], [0.0, 5.0, 10.0], limits=[5.0, 5.0, 5.0], onset=2, normal=(0.0, 5.0))
-    assert found.lines == ["M52 126L201 69L350 12"]
-    assert found.limits == ["M52 69L201 69L350 69"]
-    assert (found.onset, found.band, found.dots) == (201.0, (69.0, 57.0), [(350.0, 12.0)])
+    assert found.lines == ["M56 126L203 69L350 12"]
+    assert found.limits == ["M56 69L203 69L350 69"]
+    assert (found.onset, found.band, found.dots) == (203.0, (69.0, 57.0), [(350.0, 12.0)])
     assert [tick.text for tick in found.y_ticks] == ["0", "10"]
     assert [tick.text for tick in found.x_ticks] == ["1", "2", "3"]
     assert found.words == "steps 1 to 3, 0 before the onset at step 2, 5 then, newest 10, limit 5, normal 0 to 5"
@@ -40,7 +40,7 @@ def test_without_a_finite_value_there_are_only_crosses() -> None:
 
 def test_a_constant_is_a_line_in_the_middle() -> None:
     found = drawn("x", [1, 2], [3.0, 3.0])
-    assert found.lines == ["M52 69L350 69"] and [tick.text for tick in found.y_ticks] == ["3"]
+    assert found.lines == ["M56 69L350 69"] and [tick.text for tick in found.y_ticks] == ["3"]
 
 
 def test_a_limit_far_away_does_not_flatten_the_line() -> None:

@@ -15,7 +15,7 @@ from service.http.pages.words import number, plural
 
 WIDTH: Final = 360
 HEIGHT: Final = 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 350, 12, 126
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 350, 12, 126
 _CLOSE: Final = 2.0
 """A limit further outside of the values than so many times their range is told in words instead of flattening the line."""
 
@@ -82,7 +82,7 @@ def chart(
         limits=limit_lines,
         band=None if normal is None else _band(normal, low, high, up),
         onset=across(onset) if shows_onset and onset is not None else None,
-        y_ticks=[Tick(up(at), number(at)) for at in ((low, high) if high > low else (low,))],
+        y_ticks=[Tick(up(at), f"{at:.3g}") for at in ((low, high) if high > low else (low,))],
         x_ticks=_x_ticks(steps, across),
     )
 

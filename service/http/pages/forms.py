@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from service.http.access import Access, cookie_name
 from service.http.pages.site import Site
+from service.http.pages.words import incident_path
 from service.http.session import SESSION_SECONDS
 
 log = logging.getLogger(__name__)
@@ -78,8 +79,10 @@ def form(path: str, handle: Callable[..., Response], site: Site) -> Route:
             try:
                 return handle(request, _fields(request, body), **request.path_params)
             except HTTPException as error:
-                values = {"title": "Not done", "why": error.detail, "back": "/"}
-                return site.page(request, "error.html.j2", error.status_code, **values)
+                back = incident_path(request.path_params["id"]) if "id" in request.path_params else "/"
+                if error.status_code == 401:
+                    return site.page(request, "login.html.j2", 401, wrong=error.detail, next=back, again=False)
+                return site.page(request, "error.html.j2", error.status_code, title="Not done", why=error.detail, back=back)
 
         return await run_in_threadpool(work)
 

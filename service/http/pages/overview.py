@@ -18,7 +18,7 @@ class RunLine(NamedTuple):
 
     run: RunRow
     alerts: Sequence[AlertEvent]
-    """The earliest layer first; what is explained comes last."""
+    """The loudest first, then by layer; what is explained comes last."""
     worst: Severity | None
     """The loudest that is not explained."""
     heard: float
@@ -61,11 +61,17 @@ def sentence(summaries: Sequence[Summary]) -> str:
     return f"{count}, {len(waiting):,} of severity page or stop not acknowledged" if waiting else count
 
 
+def ordered(alerts: Sequence[AlertEvent]) -> list[AlertEvent]:
+    """What fires by itself first, the loudest first, then by layer."""
+    return sorted(
+        alerts, key=lambda event: (event.state is EventState.EXPLAINED, LOUDNESS[event.severity], event.layer, event.alert)
+    )
+
+
 def _line(row: RunRow, alerts: list[AlertEvent], now: float) -> RunLine:
-    alerts.sort(key=lambda event: (event.state is EventState.EXPLAINED, event.layer, LOUDNESS[event.severity], event.alert))
     loud = [event.severity for event in alerts if event.state is EventState.FIRING]
     worst = min(loud, key=LOUDNESS.__getitem__) if loud else None
-    return RunLine(row, alerts, worst, max(0.0, now - row.last_arrival))
+    return RunLine(row, ordered(alerts), worst, max(0.0, now - row.last_arrival))
 
 
 def _rank(worst: Severity | None) -> int:

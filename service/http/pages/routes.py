@@ -3,6 +3,8 @@
 | path                              | answer                                                        |
 |-----------------------------------|---------------------------------------------------------------|
 | /                                 | open incidents, runs                                          |
+| /runs/RUN                         | one run                                                       |
+| /incidents/ID                     | one incident, also a closed one; what can be said of it        |
 | /login, /logout                   | a session for a token, and its end                            |
 | /static/...                       | the style sheet, the script, the icon                         |
 """
@@ -22,8 +24,17 @@ from starlette.routing import Route
 
 from service.http.access import Access
 from service.http.pages.forms import session_routes
+from service.http.pages.incident_forms import SPANS, incident_form_routes
+from service.http.pages.incident_page import incident_page
 from service.http.pages.overview import overview
+from service.http.pages.run_page import MAX_EVENTS, MAX_INCIDENTS, run_page
+from service.http.pages.run_reader import RunReader
 from service.http.pages.site import Site, static_routes
+from service.http.pages.summary import summarised
+from service.incident_desk import IncidentDesk
+from service.mute_desk import MuteDesk
+from service.roles import Role
+from service.store import reading
 from service.store.model import StoreError
 from service.store.store import Store
 
@@ -45,7 +56,16 @@ class Sources:
 
     store: Store
     health: Health
+    runs: RunReader | None = None
+    """Without it a run has a page with nothing but its row."""
+    incident_desk: IncidentDesk | None = None
+    mute_desk: MuteDesk | None = None
+    """Without the desks nothing can be said."""
     clock: Callable[[], float] = time.time
+
+    @property
+    def can_act(self) -> bool:
+        return self.incident_desk is not None and self.mute_desk is not None
 
 
 def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
@@ -58,8 +78,46 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
         found = overview(store.runs(limit=MAX_RUNS), store.firing(), store.open_incidents(), trouble, sources.clock())
         return site.page(request, "home.html.j2", **found)
 
+    def run(request: Request) -> Response:
+        store, name = sources.store, str(request.path_params["run"])
+        row = reading.run(store.database, name)
+        if row is None:
+            raise HTTPException(
+                404, "There is no such run: it never sent a record here, or it ended so long ago that it is gone."
+            )
+        found = run_page(
+            row,
+            None if sources.runs is None else sources.runs.read(row),
+            store.firing(name),
+            [each for each in store.incidents(name) if each.closed_at is None],
+            reading.closed_incidents(store.database, of_run=name, limit=MAX_INCIDENTS),
+            store.alerts(run=name, limit=MAX_EVENTS),
+            sources.clock(),
+        )
+        return site.page(request, "run.html.j2", **found)
+
+    def incident(request: Request) -> Response:
+        store, now = sources.store, sources.clock()
+        found = store.incident(str(request.path_params["id"]))
+        if found is None or not found.alerts:
+            raise HTTPException(404, "There is no such incident: it never was, or it was over long ago and is gone.")
+        summary = summarised(found, now)
+        visitor = access.visitor(request)
+        values = incident_page(
+            summary,
+            store.evidence.of(found.id),
+            reading.events_between(store.database, found.run, found.opened_at, found.closed_at),
+            reading.heard(store.database, found.id),
+            now,
+        )
+        may_act = visitor is not None and visitor.caller.role.may(Role.OPERATOR) and sources.can_act
+        return site.page(request, "incident.html.j2", may_act=may_act, spans=SPANS, **values)
+
     return [
         Route("/", shown(home, site, access)),
+        *incident_form_routes(site, access, sources.store, sources.incident_desk, sources.mute_desk),
+        Route("/incidents/{id:path}", shown(incident, site, access)),
+        Route("/runs/{run:path}", shown(run, site, access)),
         *session_routes(site, access),
         *static_routes(),
     ]

@@ -30,7 +30,7 @@ class Summary(NamedTuple):
     severity: Severity
     """The loudest that fires; of one that is over, the loudest there was."""
     lead: Member
-    """Of what fires by itself the earliest layer, then the loudest."""
+    """Of what fires by itself the loudest, then the one of the earliest layer."""
     members: Sequence[Member]
     """All alerts, the lead first."""
     acknowledged: Acknowledgement | None
@@ -51,7 +51,7 @@ class Summary(NamedTuple):
 def summarised(incident: Incident, now: float) -> Summary:
     """`now` in seconds since the epoch. An incident has at least one alert."""
     members = [_member(told, incident) for told in incident.alerts.values()]
-    members.sort(key=lambda each: (_WORTH[each.state], each.told.layer, LOUDNESS[each.told.severity], each.told.alert))
+    members.sort(key=lambda each: (_WORTH[each.state], LOUDNESS[each.told.severity], each.told.layer, each.told.alert))
     loud = [each.told.severity for each in members if each.state is LineState.FIRING]
     severities = loud or [each.told.severity for each in members]
     said = incident.acknowledged
