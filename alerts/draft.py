@@ -4,7 +4,6 @@ whose rules stand in `alerts.incidents`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -13,9 +12,11 @@ from alerts.brief import Brief
 from alerts.escalation import in_hand, unattended
 from alerts.model import Action, Delivery, Incident, Told
 from alerts.muting.model import Mute
-from alerts.notes import escalated, listed, reminder
+from alerts.notes import closed, counted, escalated, listed, reminder
 from alerts.pages import Pages, Reach
+from alerts.storm import counts
 from alerts.timing import Timing
+from alerts.told import UNMUTED, fired, speaks
 from rules.model import AlertEvent, EventState, Severity
 
 Route = Callable[[AlertEvent], Sequence[str]]
@@ -23,21 +24,36 @@ Route = Callable[[AlertEvent], Sequence[str]]
 MuteBy = Callable[[AlertEvent, float], Mute | None]
 """Why an alert is told to nobody at a time (seconds since the epoch), if so."""
 
-_UNMUTED: Final[Mapping[str, Any]] = {"muted_by": "", "muted_until": None, "untold": None}
-
 
 class Draft:
     """One incident while it is being changed. What is in it (`Told`, `Page`, `Group`) is replaced, never changed in place."""
 
     def __init__(
-        self, incident: Incident, route: Route, reach: Mapping[str, Reach], mute: MuteBy, timing: Timing, now: float
+        self,
+        incident: Incident,
+        route: Route,
+        reach: Mapping[str, Reach],
+        mute: MuteBy,
+        timing: Timing,
+        joins: Callable[[Incident], str],
+        now: float,
     ) -> None:
+        """`joins` says which storm the incident is to be told through, if any."""
         self.incident = incident
+        self.joined: dict[str, list[str]] = {}
+        """What a storm is to tell, by receiver: fingerprints."""
+        self.left: list[tuple[str, str]] = []
+        """What was told through a storm and is over: the storm's id and the fingerprint."""
+        self.first_told = False
+        """Whether the incident is told by itself for the first time."""
         self._pages = Pages(incident, reach, now)
         self._route = route
         self._mute = mute
         self._timing = timing
+        self._joins = joins
         self._now = now
+        self._storm: str | None = None
+        """None before it was asked for."""
         self._changes: dict[str, list[str]] = {}
         """What the open threads are still to be told, by receiver."""
 
@@ -54,7 +70,7 @@ class Draft:
             self._resolve(print_, event)
             return
         before = self.incident.alerts.get(print_)
-        told = self._fires(print_, event)
+        told = fired(before, event)
         if before is not None and before.firing and told.explained_by != before.explained_by:
             by = told.explained_by
             self._changed(told, print_, f"{told.alert} is explained by {by}" if by else f"{told.alert} fires by itself")
@@ -90,10 +106,18 @@ class Draft:
         told = self.incident.alerts[print_]
         if not told.firing or told.event is None or told.closed_by:
             return
-        note = f"closed by {owner}"
+        note = closed(owner)
         event = replace(told.event, state=EventState.RESOLVED, reason=note, event_time=self._now)
         self._resolve(print_, event, note)
-        self.incident.alerts[print_] = replace(told, receivers=[], closed_by=owner, **_UNMUTED)
+        self.incident.alerts[print_] = replace(told, receivers=[], storm="", through=[], closed_by=owner, **UNMUTED)
+
+    def end(self, reason: str) -> None:
+        """The incident is over, whatever fires."""
+        for print_, told in list(self.incident.alerts.items()):
+            if told.firing and told.event is not None:
+                event = replace(told.event, state=EventState.RESOLVED, reason=reason, event_time=self._now)
+                self._resolve(print_, event, reason)
+        self.incident.closed_at = self._now
 
     # ---- what becomes due. Each says whether anything is different now
 
@@ -102,7 +126,7 @@ class Draft:
         told = self.incident.alerts[print_]
         if told.untold is None:
             return False
-        self.incident.alerts[print_] = replace(told, **_UNMUTED)
+        self.incident.alerts[print_] = replace(told, **UNMUTED)
         self._tell_new(print_, f"{told.muted_by} ended, it still fires", at_once=True)
         now = self.incident.alerts[print_]
         return (now.muted_by, now.muted_until) != (told.muted_by, told.muted_until)
@@ -130,15 +154,15 @@ class Draft:
         due: dict[str, list[str]] = {}
         after: dict[str, float] = {}
         for print_, told in list(self.incident.alerts.items()):
-            if told.told_at is None or told.event is None or not speaks(told):
+            if told.told_at is None or told.asks is None or not speaks(told):
                 continue
             if clock < told.told_at:
                 self.incident.alerts[print_] = replace(told, told_at=clock)
                 set_back = True
-            found = [each for each in self._timing.escalate(told.event) if told.told_at + each.after <= clock]
-            if not found or self._mute(told.event, self._now) is not None:
+            found = [each for each in self._timing.escalate(told.asks) if told.told_at + each.after <= clock]
+            if not found or self._mute(told.asks, self._now) is not None:
                 continue
-            for name in dict.fromkeys(name for each in found for name in each.to if name not in told.receivers):
+            for name in dict.fromkeys(name for each in found for name in each.to if not told.known_to(name)):
                 due.setdefault(name, []).append(print_)
                 after[name] = min(each.after for each in found if name in each.to)
         for name, prints in due.items():
@@ -149,16 +173,36 @@ class Draft:
         """Call an open page to mind, if the next of its reminders is due; of several that are, once."""
         page = self.incident.pages[name]
         told = self.incident.alerts[page.alerts[0]]
-        if page.opened_at is None or told.event is None or in_hand(self.incident, self._now):
+        if page.opened_at is None or told.asks is None or in_hand(self.incident, self._now):
             return False
         open_for = self._now - page.opened_at
         over = sum(seconds <= open_for for seconds in after)
-        if over <= page.reminded or self._mute(told.event, self._now) is not None:
+        if over <= page.reminded or self._mute(told.asks, self._now) is not None:
             return False
         self.incident.pages[name] = replace(page, reminded=over)
         self.incident.updates += 1
         self._pages.update(name, reminder(open_for), Action.REMIND)
         return True
+
+    def recount(self, within: float) -> bool:
+        """Tell the threads of a storm how it goes on, once in so many seconds."""
+        storm, threads = (
+            self.incident.storm,
+            [name for name in self.incident.pages if self._pages.reach(name).scope == "thread"],
+        )
+        if storm is None or not threads or counts(storm) == storm.told or storm.told_at <= self._now < storm.told_at + within:
+            return False
+        self.incident.storm = replace(storm, told=counts(storm), told_at=self._now)
+        self.incident.updates += 1
+        for name in threads:
+            self._pages.update(name, counted(*counts(storm)))
+        return True
+
+    def tell_storm(self, print_: str, names: Sequence[str]) -> None:
+        """Tell receivers who do not know of it of a storm whose alert this is."""
+        for name in names:
+            if not self.incident.alerts[print_].known_to(name):
+                self._tell(name, [print_], "")
 
     # ---- helpers
 
@@ -166,14 +210,14 @@ class Draft:
         """Tell an alert to those of its receivers who do not know of it; what pages nobody may have to wait. `at_once`: those
         for whom it does not wait already."""
         told = self.incident.alerts[print_]
-        assert told.event is not None, "it fires"
-        new = [name for name in self._route(told.event) if name not in told.receivers]
+        assert told.asks is not None, "it fires"
+        new = [name for name in self._route(told.asks) if not told.known_to(name)]
         if at_once:
             new = [name for name in new if not waiting.waits(self.incident, name, print_)]
         if not new or told.closed_by or self._muted(print_):
             return
         for name in new:
-            wait = 0.0 if at_once or told.event.severity.pages else self._timing.wait(told.event, name)
+            wait = 0.0 if at_once or told.severity.pages else self._timing.wait(told.asks, name)
             if wait > 0.0:
                 waiting.join(self.incident, name, print_, self._now, wait)
             else:
@@ -186,7 +230,17 @@ class Draft:
             prints = prints + [each for each in group.alerts if each not in prints and self._may_hear(name, each)]
         if not prints:
             return
+        if self._storm is None:
+            self._storm = self._joins(self.incident)
+        if self._storm:
+            self.joined.setdefault(name, []).extend(prints)
+            for each in prints:
+                told = self.incident.alerts[each]
+                self.incident.alerts[each] = replace(told, storm=self._storm, through=[*told.through, name])
+            return
         self._pages.tell(name, prints, note)
+        if self.incident.told_at is None:
+            self.incident.told_at, self.first_told = self._now, True
         clock = unattended(self.incident, self._now)
         for each in prints:
             told = self.incident.alerts[each]
@@ -196,39 +250,19 @@ class Draft:
     def _may_hear(self, name: str, print_: str) -> bool:
         """Whether a receiver for whom an alert has waited is to be told of it now."""
         told = self.incident.alerts[print_]
-        if not speaks(told) or told.event is None or name in told.receivers:
+        if not speaks(told) or told.asks is None or told.known_to(name):
             return False
-        return name in self._route(told.event) and not self._muted(print_)
+        return name in self._route(told.asks) and not self._muted(print_)
 
     def _muted(self, print_: str) -> bool:
         """Whether an alert is muted now; then it waits for that to end."""
         told = self.incident.alerts[print_]
-        mute = None if told.event is None else self._mute(told.event, self._now)
+        mute = None if told.asks is None else self._mute(told.asks, self._now)
         if mute is None:
             return False
         self.incident.alerts[print_] = replace(told, muted_by=mute.by, muted_until=mute.until, untold=told.event)
         waiting.leave(self.incident, print_)
         return True
-
-    def _fires(self, print_: str, event: AlertEvent) -> Told:
-        known = self.incident.alerts.get(print_)
-        explained_by = event.explained_by if event.state is EventState.EXPLAINED else ""
-        if known is not None and known.firing:
-            # Name, severity and layer may have been edited; the episode stays the one under which receivers were told.
-            edited = {"alert": event.alert, "severity": event.severity, "layer": event.layer, "event": event}
-            return replace(known, **edited, explained_by=explained_by, **_UNMUTED)
-        # A rule that lost its state counts its episodes anew; within an incident they must not repeat.
-        episode = event.episode if known is None else max(event.episode, known.episode + 1)
-        return Told(
-            alert=event.alert,
-            id=event.id,
-            labels=event.labels,
-            severity=event.severity,
-            layer=event.layer,
-            explained_by=explained_by,
-            episode=episode,
-            event=event,
-        )
 
     def _changed(self, told: Told, print_: str, note: str) -> None:
         """A change of an alert, for the open threads that were told of it and hear of ends."""
@@ -241,16 +275,12 @@ class Draft:
         told = self.incident.alerts.get(print_)
         if told is None or not told.firing:
             return
-        self.incident.alerts[print_] = replace(told, firing=False, explained_by="", **_UNMUTED)
+        self.incident.alerts[print_] = replace(told, firing=False, explained_by="", **UNMUTED)
         waiting.leave(self.incident, print_)
+        if told.storm:
+            self.left.append((told.storm, print_))
         self._changed(told, print_, f"{told.alert} resolved")
         # The end in the words of the beginning: the rule may have been renamed, or be gone with its name and severity.
         event = replace(event, alert=told.alert, severity=told.severity, layer=told.layer)
         for name in told.receivers:
             self._pages.resolve(name, print_, told.episode, event, note)
-
-
-def speaks(told: Told) -> bool:
-    """Whether it is of those alerts of which people are told, unless something mutes it."""
-    loud = told.event is not None and told.severity is not Severity.INFO
-    return told.firing and loud and not told.explained_by and not told.closed_by

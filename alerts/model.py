@@ -63,6 +63,21 @@ class Told(msgspec.Struct, kw_only=True):
     """Who closed it by hand while it fired; it is not told again before it has cleared and fires anew."""
     told_at: float | None = None
     """When the first receiver was told of the episode, on the incident's clock (`alerts.escalation.unattended`)."""
+    storm: str = ""
+    """Id of the storm through which it was told."""
+    through: list[str] = []
+    """Receivers that were told through it: they hear the end of the storm, and nothing of this alert."""
+    routed_as: AlertEvent | None = None
+    """Of the alert of a storm: the loudest of the events that it stands for, whose routes it has."""
+
+    @property
+    def asks(self) -> AlertEvent | None:
+        """The event by which it is routed, muted, reminded of and escalated."""
+        return self.routed_as or self.event
+
+    def known_to(self, receiver: str) -> bool:
+        """Whether a receiver was told of the episode, by itself or through a storm."""
+        return receiver in self.receivers or receiver in self.through
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -106,8 +121,36 @@ class Acknowledgement(msgspec.Struct, kw_only=True, frozen=True):
     """How it was said: "http", "page", "command"; empty when that is not known."""
 
 
+class Member(msgspec.Struct, kw_only=True, frozen=True):
+    """An incident that is told through a storm."""
+
+    run: str
+    alerts: dict[str, str]
+    """What fires of it and was told through the storm: names by fingerprint."""
+    severity: Severity
+    """The loudest of them."""
+    step: int
+
+
+class Storm(msgspec.Struct, kw_only=True):
+    """What an incident of kind "storm" stands for."""
+
+    members: dict[str, Member] = {}
+    """By incident; those that are not over."""
+    joined: int = 0
+    """How many there were in all."""
+    told: tuple[int, int] = (0, 0)
+    """Of how many, joined and over, people were told last."""
+    told_at: float = 0.0
+    """When, in seconds since the epoch."""
+
+    @property
+    def over(self) -> int:
+        return self.joined - len(self.members)
+
+
 class Incident(msgspec.Struct, kw_only=True):
-    """The alerts of one run from the first that fires until none does."""
+    """The alerts of one run from the first that fires until none does; or a storm: many incidents that are told as one."""
 
     id: str
     """`<run>#<n>`: n counts the run's incidents, so the id is a function of the records."""
@@ -125,6 +168,12 @@ class Incident(msgspec.Struct, kw_only=True):
     acknowledged: Acknowledgement | None = None
     attended: float = 0.0
     """For how many seconds acknowledgements before this one were in force."""
+    told_at: float | None = None
+    """When a receiver was first told of it by itself, in seconds since the epoch."""
+    kind: str = "run"
+    """Or "storm"."""
+    storm: Storm | None = None
+    """Of kind "storm"."""
     updates: int = 0
     """How often its receivers were told of a change that is no alert's; part of those rows' ids."""
 
@@ -142,6 +191,7 @@ class BoardLine(msgspec.Struct, kw_only=True, frozen=True):
     """One alert of an incident, as it was when the row was planned."""
 
     alert: str
+    """Its name; of a storm a run and the names of its alerts."""
     severity: Severity
     layer: int
     state: LineState

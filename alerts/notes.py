@@ -36,6 +36,21 @@ def together(note: str, others: Sequence[str]) -> str:
     return "; ".join(part for part in (note, with_them) if part)
 
 
+def counted(joined: int, over: int) -> str:
+    """How a storm goes on."""
+    return f"{joined} incident{'s' * (joined != 1)} so far, {over} over"
+
+
+def all_over(joined: int) -> str:
+    """The end of a storm."""
+    return f"all {joined} incidents are over" if joined != 1 else "the one incident is over"
+
+
+def closed(owner: str) -> str:
+    """Who said that it is over."""
+    return f"closed by {owner}"
+
+
 def roughly(seconds: float) -> str:
     """In the largest unit that it fills."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):

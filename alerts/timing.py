@@ -23,6 +23,14 @@ class Escalation(NamedTuple):
     """Names of receivers."""
 
 
+class StormLimit(NamedTuple):
+    """How many incidents may be told within how long before further ones are told together."""
+
+    incidents: int
+    within: float
+    """Seconds."""
+
+
 EscalateBy = Callable[[AlertEvent], Sequence[Escalation]]
 """The escalations of an alert, of each route that decides."""
 
@@ -46,6 +54,8 @@ class Timing:
     remind: RemindBy = _never
     wait: WaitBy = _at_once
     escalate: EscalateBy = _nobody
+    storm: StormLimit | None = None
+    """Without it each incident is told for itself, however many there are."""
 
 
 AT_ONCE: Final = Timing()
