@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from alerts.matching import MatchEntry
-from tests.faults.stage import Killed, Stage, UnstartedPool
+from tests.faults.stage import START, Killed, Stage, UnstartedPool
 from tests.faults.theatre import Theatre
 from tests.kit.pipelines import steps
 
@@ -56,7 +56,7 @@ def acts(play: Theatre) -> list[Act]:
         partial(_silence, stage),
         push("muted-1", 20.0, first=1),
         push("muted-2", 20.0, 1.0, first=1),
-        partial(_pass, stage, 700.0),
+        partial(_pass, stage, 720.0),
         partial(_unsilence, stage),
         stage.settle,
         push("r", 7.0, first=3),
@@ -68,6 +68,7 @@ def acts(play: Theatre) -> list[Act]:
 
 
 def _acknowledge(stage: Stage, incident: str) -> None:
+    stage.turn()  # a collector that has just started says that the incident is not its own yet; a person tries again
     found = stage.running.store.incident(incident)
     assert found is not None
     if found.acknowledged is None:  # a person looks whether it was taken
@@ -76,6 +77,7 @@ def _acknowledge(stage: Stage, incident: str) -> None:
 
 
 def _close(stage: Stage, incident: str) -> None:
+    stage.turn()
     found = stage.running.store.incident(incident)
     assert found is not None
     if not any(told.closed_by for told in found.alerts.values()):
@@ -93,8 +95,8 @@ def _unsilence(stage: Stage) -> None:
         stage.mutes.unsilence(found.id)
 
 
-def _pass(stage: Stage, seconds: float) -> None:
-    stage.pass_(seconds, every=100.0)
+def _pass(stage: Stage, until: float) -> None:
+    stage.pass_(START + until - stage.true, every=20.0)
 
 
 def tell(play: Theatre, kill_at: int) -> int:

@@ -1,0 +1,209 @@
+"""People change things while an alert fires: silences, routes, rules, names of receivers. Who was told is told the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from alerts.matching import MatchEntry
+from alerts.model import Action, DeliveryStatus
+from rules.model import Severity
+from tests.faults.theatre import ALERTS, Theatre
+from tests.kit.pipelines import steps
+from tests.kit.receivers import Refuse
+
+BEGINS, ENDS = [1.0, 20.0, 20.0], [1.0]
+ALL = MatchEntry(run="*")
+
+
+def silenced(play: Theatre, match: MatchEntry = ALL) -> str:
+    now = play.stage.wall()
+    return play.stage.mutes.silence(match, "ada", "known", now, now + 86_400.0).id
+
+
+def begin(play: Theatre, run: str = "r") -> None:
+    play.stage.push(*steps(run, BEGINS))
+    play.stage.settle()
+
+
+def end(play: Theatre, run: str = "r") -> None:
+    play.stage.push(*steps(run, ENDS, first=len(BEGINS) + 1))
+    play.stage.settle()
+
+
+# ---- silences
+
+
+def test_silence_then_clear_then_unsilence_says_nothing(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    made = silenced(play)
+    begin(play)
+    end(play)
+    play.stage.mutes.unsilence(made)
+    play.stage.settle()
+    assert not play.pagerduty.events and not play.slack.channel.messages and not play.stage.rows()
+    assert not play.stage.running.store.open_incidents()
+
+
+def test_told_then_silenced_then_clear_is_told_the_end(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    begin(play)
+    made = silenced(play)
+    play.stage.restart()
+    end(play)
+    play.stage.mutes.unsilence(made)
+    play.stage.settle()
+    play.kept("r#1")
+
+
+def test_silenced_then_unsilenced_while_it_fires_is_told_then_once(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    made = silenced(play)
+    begin(play)
+    play.stage.restart()
+    play.stage.mutes.unsilence(made)
+    play.stage.settle()
+    (root,) = play.slack.channel.roots
+    assert "ended, it still fires" in root.text
+    for _ in range(3):
+        play.stage.mutes.unsilence(silenced(play))
+        play.stage.settle()
+    play.kept("r#1", over=False)
+    end(play)
+    play.kept("r#1")
+
+
+def test_a_silence_that_comes_while_the_page_waits_for_its_receiver(theatre: Callable[..., Theatre]) -> None:
+    """What was planned leaves: the row was committed before the silence was."""
+    play = theatre()
+    play.stage.push(*steps("r", BEGINS))
+    play.stage.running.pipeline.process(play.stage.source.poll(0.0), play.stage.wall())
+    silenced(play)
+    play.stage.settle()
+    play.kept("r#1", over=False)
+    end(play)
+    play.kept("r#1")
+
+
+# ---- reloads
+
+
+def test_a_reload_at_every_step_changes_nothing(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    for number, value in enumerate([1.0, 20.0, 20.0, 20.0, 1.0, 20.0, 20.0, 1.0], start=1):
+        play.stage.push(*steps("r", [value], first=number))
+        play.stage.turn()
+        assert play.stage.reload() == []
+        play.stage.settle()
+    play.kept("r#1", "r#2")
+
+
+@pytest.mark.parametrize(
+    ("change", "by"),
+    [
+        ("receiver: [oncall, chat]", "receiver: own"),
+        ("receiver: [oncall, chat]", "receiver: []"),
+        ("severity: [page, stop]", "severity: [stop]"),
+        ("group_wait: 0s", "group_wait: 1h"),
+        ("group_wait: 0s", 'group_wait: 0s\nquiet_hours: [{{from: "00:00", to: "24:00", zone: UTC}}]'),
+    ],
+)
+def test_routes_that_are_edited_while_it_fires(theatre: Callable[..., Theatre], change: str, by: str) -> None:
+    play = theatre()
+    begin(play)
+    assert play.stage.reload(play.alerts(ALERTS.replace(change, by))) == []
+    play.stage.settle()
+    end(play)
+    play.kept("r#1")
+
+
+def test_a_reload_that_is_refused_while_it_fires(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    begin(play)
+    (fault,) = play.stage.reload(play.alerts(ALERTS.replace("kind: slack_bot", "kind: slack_bt")))
+    assert "did you mean 'slack_bot'" in fault and not any(secret in fault for secret in play.stage.environ.values())
+    end(play)
+    play.kept("r#1")
+    assert any("TocsinReloadFailed" in text for text in play.stage.written)
+
+
+def test_a_rule_that_becomes_louder_while_it_fires(theatre: Callable[..., Theatre]) -> None:
+    """The same page, the same thread, whatever is edited of it."""
+    play = theatre()
+    begin(play)
+    rules = play.stage.folder / "rules" / "test.yaml"
+    rules.write_text(rules.read_text().replace("for: 2 records\n    severity: page", "for: 2 records\n    severity: stop"))
+    assert play.stage.reload() == []
+    play.stage.push(*steps("r", [20.0, 20.0], first=4))
+    play.stage.settle()
+    play.stage.push(*steps("r", [1.0], first=6))
+    play.stage.settle()
+    play.kept("r#1")
+
+
+def test_a_rule_that_is_removed_while_it_fires(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    begin(play)
+    rules = play.stage.folder / "rules" / "test.yaml"
+    rules.write_text(rules.read_text().replace("id: high", "id: higher").replace("alert: High", "alert: Higher"))
+    assert play.stage.reload() == []
+    play.stage.settle()
+    play.stage.push(*steps("r", [1.0], first=4))
+    play.stage.settle()
+    assert not play.pagerduty.open
+    assert all(root.title.startswith("RESOLVED") for root in play.slack.channel.roots)
+
+
+# ---- receivers that are renamed
+
+RENAMED = ALERTS.replace("  oncall:", "  nights:").replace("  chat:", "  room:")
+RENAMED = RENAMED.replace("default: chat", "default: room").replace("[oncall, chat]", "[nights, room]")
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_receivers_that_are_renamed_while_it_fires(theatre: Callable[..., Theatre], dies: bool) -> None:
+    """The same PagerDuty and the same channel under other names. The new ones are told that it still fires: the open page takes
+    it in, in the channel it is a message of its own. The ends for the old names fail, and somebody hears of that."""
+    play = theatre()
+    begin(play)
+    if dies:
+        (play.stage.folder / "alerts.yaml").write_text(play.alerts(RENAMED))
+        play.stage.restart()
+    else:
+        assert play.stage.reload(play.alerts(RENAMED)) == []
+    play.stage.settle()
+    end(play)
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1} and not play.pagerduty.open
+    assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["PAGE", "RESOLVED"]
+    again = [row.note for row in play.stage.rows() if row.receiver == "room" and row.action is Action.TRIGGER]
+    assert again == ["the routes have changed, it still fires"]
+    failed = {(row.receiver, row.action.value) for row in play.stage.rows() if row.status is DeliveryStatus.FAILED}
+    assert failed == {("oncall", "resolve"), ("chat", "resolve")}
+    assert any("TocsinDeliveryFailed" in text for text in play.stage.written)
+
+
+def test_a_receiver_that_is_renamed_before_it_could_be_told(theatre: Callable[..., Theatre]) -> None:
+    """Its rows wait under a name that nobody has any more: they fail, an alert says so, and the new names are told."""
+    play = theatre()
+    play.pagerduty.add(Refuse())
+    play.slack.add(Refuse())
+    play.stage.push(*steps("r", BEGINS))
+    play.stage.turn()
+    assert play.stage.reload(play.alerts(RENAMED)) == []
+    play.stage.settle()
+    failed = {row.receiver for row in play.stage.rows() if row.status is DeliveryStatus.FAILED}
+    assert failed == {"oncall", "chat"}
+    assert any("TocsinDeliveryFailed" in text for text in play.stage.written)
+    end(play)
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1} and not play.pagerduty.open
+    assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["RESOLVED"]
+
+
+def test_a_severity_that_is_silenced_leaves_the_louder_one(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    silenced(play, MatchEntry(severity=Severity.WARNING))
+    begin(play)
+    play.kept("r#1", over=False)
+    end(play)
+    play.kept("r#1")
