@@ -28,6 +28,7 @@ MAX_BYTES: Final = 256 * 1024
 """Of one bundle before it is compressed."""
 MAX_RULES: Final = 12
 MAX_SERIES: Final = 16
+MAX_CHECKS: Final = 12
 SERIES_RECORDS: Final = 200
 _LEVEL: Final = 1
 """Of zlib: three times as fast as the usual one, a tenth larger."""
@@ -67,6 +68,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Series keys that it reads."""
     next: tuple[str, ...] = ()
     """What to check."""
+    explained_by: str = ""
+    """The alert of an earlier layer that took its meaning when it began."""
     runbook: str = ""
 
 

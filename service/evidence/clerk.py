@@ -6,6 +6,7 @@ It decides nothing, and a fault in it costs no alert: it is logged, and the mess
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -131,10 +132,18 @@ class Clerk:
         if before is None:
             bundle = gather.opened(live.run, incident, first, looked.rules, self._revision, now)
         else:
-            bundle = gather.joined(before, live.run, first, looked.rules)
+            again = self._again(live, before, looked)
+            bundle = gather.joined(before, live.run, again, looked.rules)
         if bundle is not before:
             _put(bundle, rows)
             live.evidence_waits = incident.id if bundle.waits else ""
+
+    def _again(self, live: Live, bundle: Bundle, looked: Looked) -> Evidence | None:
+        run, now = live.run, max(rule.fired for rule in looked.rules)
+        records = bisect_right(run.steps, now) - bisect_right(run.steps, bundle.step)
+        if not 0 <= records <= gather.AGAIN:
+            return None
+        return evidence(run, bundle.since, self._raised(run.run, []), now)
 
     def _known(self, incident: str, rows: Mapping[str, EvidenceRow]) -> Bundle | None:
         return unpack(rows[incident].value) if incident in rows else self._bundles.of(incident)

@@ -13,12 +13,16 @@ from alerts.model import Incident
 from collector.model import RunStatus
 from collector.rollouts import StepRollouts
 from collector.run import Run
+from collector.signals.first_movers import FirstMovers
+from collector.signals.triage import Triage
 from rules.model import AlertEvent
 from rules.program import AlertProgram
-from service.evidence.bundle import MAX_RULES, MAX_SERIES, SERIES_RECORDS, Bundle, Line, Revision, Rule, State
+from service.evidence.bundle import MAX_CHECKS, MAX_RULES, MAX_SERIES, SERIES_RECORDS, Bundle, Line, Revision, Rule, State
 from service.evidence.history import Read
 from service.evidence.moment import Evidence
 
+AGAIN: Final = 10
+"""Records after the opening of an incident for which it is looked at anew when an alert joins."""
 _RULE_SERIES: Final = 10
 """Of MAX_SERIES, so that there is room for what moved first."""
 
@@ -42,6 +46,7 @@ def rule_of(event: AlertEvent, program: AlertProgram | None, read: Read, since: 
         said=read.said,
         metrics=read.metrics,
         next=event.next,
+        explained_by=event.explained_by,
         runbook=event.runbook,
     )
 
@@ -49,7 +54,7 @@ def rule_of(event: AlertEvent, program: AlertProgram | None, read: Read, since: 
 def opened(run: Run, incident: Incident, found: Evidence, rules: Sequence[Rule], revision: Revision, now: float) -> Bundle:
     """The bundle of an incident that has opened at this record; `rules` are those of its alerts, the first one first."""
     onset = found.first_abnormal
-    kept, lines = tuple(rules[:MAX_RULES]), _lines(run, found, rules)
+    kept, lines = tuple(rules[:MAX_RULES]), _lines(run, found.movers, rules)
     bundle = Bundle(
         incident=incident.id,
         run=run.run,
@@ -70,31 +75,34 @@ def opened(run: Run, incident: Incident, found: Evidence, rules: Sequence[Rule],
         rules=kept,
         more_rules=len(rules) - len(kept),
         lines=lines,
-        checks=_checks(found, rules),
+        checks=_checks(found.triage, rules),
         rules_digest=revision.digest,
         rules_commits=revision.commits,
     )
     return followed(bundle, run)
 
 
-def joined(bundle: Bundle, run: Run, found: Evidence, rules: Sequence[Rule]) -> Bundle:
-    """The bundle with the rules of alerts that have joined the incident; what moved first and the triage are those of now,
-    which has seen more. An alert that begins anew is kept as it was the first time."""
+def joined(bundle: Bundle, run: Run, found: Evidence | None, rules: Sequence[Rule]) -> Bundle:
+    """The bundle with the rules of alerts that have joined the incident. An alert that begins anew is kept as it was the first
+    time.
+
+    found: what is known now of the condition with which the incident began, while that is still news (`AGAIN`); it has seen
+    more records, and more alerts, than what the bundle has.
+    """
     known = {(rule.id, tuple(sorted(rule.labels.items()))) for rule in bundle.rules}
     new = [rule for rule in rules if (rule.id, tuple(sorted(rule.labels.items()))) not in known]
     if not new:
         return bundle
     every = (*bundle.rules, *new)
-    lines = {line.key: line for line in _lines(run, found, every)} | {line.key: line for line in bundle.lines}
+    if found is not None and found.movers.movers:
+        bundle = replace(bundle, movers=found.movers, triage=found.triage, reading=found.reading or bundle.reading)
+    lines = {line.key: line for line in _lines(run, bundle.movers, every)} | {line.key: line for line in bundle.lines}
     return replace(
         bundle,
-        movers=found.movers if found.movers.movers else bundle.movers,
-        triage=found.triage,
-        reading=found.reading or bundle.reading,
         rules=every[:MAX_RULES],
         more_rules=bundle.more_rules + max(0, len(every) - MAX_RULES),
         lines=tuple(lines.values())[:MAX_SERIES],
-        checks=tuple(dict.fromkeys((*_checks(found, new), *bundle.checks))),
+        checks=_checks(bundle.triage, every),
     )
 
 
@@ -136,9 +144,9 @@ def _normal_rollouts(run: Run, onset: int) -> StepRollouts | None:
     return normal[-1] if normal else None
 
 
-def _lines(run: Run, found: Evidence, rules: Iterable[Rule]) -> tuple[Line, ...]:
+def _lines(run: Run, movers: FirstMovers, rules: Iterable[Rule]) -> tuple[Line, ...]:
     read = list(dict.fromkeys(key for rule in rules for key in rule.metrics))[:_RULE_SERIES]
-    moved = [mover.key for mover in found.movers.movers]
+    moved = [mover.key for mover in movers.movers]
     return tuple(_line(run, key) for key in list(dict.fromkeys((*read, *moved)))[:MAX_SERIES] if key in run.series)
 
 
@@ -155,6 +163,8 @@ def _line(run: Run, key: str) -> Line:
     )
 
 
-def _checks(found: Evidence, rules: Iterable[Rule]) -> tuple[str, ...]:
-    hint = [found.triage.hint] if found.triage.hint else []
-    return tuple(dict.fromkeys([*hint, *(step for rule in rules for step in rule.next)]))
+def _checks(triage: Triage, rules: Iterable[Rule]) -> tuple[str, ...]:
+    """The decision table's hint, then what the rules say, those of explained alerts left out: theirs is not the cause."""
+    hint = [triage.hint] if triage.hint else []
+    said = [step for rule in rules if not rule.explained_by for step in rule.next]
+    return tuple(dict.fromkeys([*hint, *said]))[:MAX_CHECKS]
