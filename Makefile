@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench mutation services clean
+.PHONY: help setup demo test check compiled bench mutation services clean
 
 help: ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -44,7 +44,11 @@ check: $(DEV_STAMP) ## style, types, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(DEV_STAMP) services ## speed and memory, beside the peers from PyPI
+compiled: $(DEV_STAMP) ## the compiled wheel, unpacked into .cache/compiled; the work tree stays pure Python
+	$(BIN)/python deploy/dev/compiled
+
+bench: $(DEV_STAMP) services ## speed and memory, beside the peers from PyPI; evaluation in both forms where there is a C compiler
+	@$(BIN)/python deploy/dev/compiled $(MISSING_IS_FINE)
 	$(BIN)/python -m benchmarks
 
 mutation: $(DEV_STAMP) ## what the tests of the shipped rules see: small changes of the shipped rules, caught or survived

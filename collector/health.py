@@ -70,7 +70,12 @@ RUNS: Final = Definition("tocsin_runs", Kind.GAUGE, "Runs in memory")
 BUNDLE: Final = Definition(
     "tocsin_rule_bundle_loaded", Kind.GAUGE, "1 when the newest rule bundle is in use, 0 after a failed load"
 )
-BUILD: Final = Definition("tocsin_build_info", Kind.GAUGE, "Version of the collector; always 1", ("version", "python"))
+BUILD: Final = Definition(
+    "tocsin_build_info",
+    Kind.GAUGE,
+    "Version of the collector, compiled or pure Python; always 1",
+    ("version", "python", "form"),
+)
 SCRAPE_FAULTS: Final = Definition(
     "tocsin_scrape_faults_total", Kind.COUNTER, "Parts of /metrics that could not be rendered and were left out", ("part",)
 )

@@ -143,8 +143,9 @@ class Order:
         self._redeclared = False
 
     def dump(self) -> Any:
-        return [getattr(self, name) for name in self.__slots__]
+        drops = [self._announced, self._redeclared, self._restarted_at]
+        return [*drops, self.attempt, self.declared, self.ended_at, self.last_step, self.newest_time]
 
     def load(self, state: Any) -> None:
-        for name, value in zip(self.__slots__, state, strict=True):
-            setattr(self, name, value)
+        self._announced, self._redeclared, self._restarted_at, *rest = state
+        self.attempt, self.declared, self.ended_at, self.last_step, self.newest_time = rest

@@ -6,10 +6,12 @@ Exit status: 0 done, 1 what was checked has faults, 2 the input or the usage is 
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from typing import Final
 
 import click
 
+from collector.form import form
 from service.commands.lazy import LazyGroup
 
 _COMMANDS: Final = {
@@ -23,8 +25,16 @@ _COMMANDS: Final = {
 }
 
 
+def _show_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"tocsin {version('tocsin-server')}, {form()}")
+        context.exit()
+
+
 @click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="tocsin-server", prog_name="tocsin")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit."
+)
 def tocsin() -> None:
     """The alarm bell of LLM reinforcement-learning training.
 

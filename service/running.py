@@ -118,7 +118,8 @@ class Running:
             self._guard.release()
             raise
         self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours, self.store.mutes.declared())
-        self._book = IncidentBook(self._alerts.router, self._alerts.reach, self._muting, self._alerts.router.timing)
+        alerts = self._alerts
+        self._book = IncidentBook(alerts.router, alerts.reach, self._muting, alerts.timing, own=config.name)
         self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
         runs = Runs(
             max_runs=config.limits.max_runs,
@@ -237,7 +238,7 @@ class Running:
 
         def swap() -> Processed:
             self._muting.configure(alerts.declared, alerts.router.quiet_hours)
-            self._book.reconfigure(alerts.router, alerts.reach, alerts.router.timing)
+            self._book.reconfigure(alerts.router, alerts.reach, alerts.timing)
             self._canary.use(alerts.canary)
             self._clerk.use(rules)
             return self.pipeline.reload(engine, now, recorded_for)

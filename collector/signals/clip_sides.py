@@ -34,7 +34,7 @@ WINDOW: Final = 5
 HEAVY: Final = 0.01
 LOPSIDED: Final = 10.0
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "clip_side_balance",
         "1",

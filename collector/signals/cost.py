@@ -22,7 +22,7 @@ GRAD: Final = "grad_norm"
 WINDOW: Final = 50
 LEAST: Final = 5
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric("gpu_seconds", "seconds", "GPU-seconds since the run's first record: elapsed event time times the configured GPUs"),
     Metric("zero_gradient_share", "ratio", "share of the last 50 records with a gradient norm of exactly 0"),
 )

@@ -47,7 +47,7 @@ CLEAR: Final = 0.25
 SURE: Final = 2.0
 _LOG_FLOOR: Final = log(FLOOR)
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric("policy_entropy_slope", "nats per token", "least-squares slope of policy_entropy over 20 records, per record"),
     Metric(
         "policy_entropy_slope_ratio", "1", "relative fall of policy_entropy per record over that of the run's first records"

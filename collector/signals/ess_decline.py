@@ -32,7 +32,7 @@ SHORT: Final = 3
 RATIO: Final = 1.5
 SIGMAS: Final = 6.0
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric("ess_ratio_relative", "1", "mean ess_ratio of 3 records over the centre of its clean baseline"),
     Metric("ess_ratio_trend", "1", "z of the Mann-Kendall trend of ess_ratio over 20 records; below -2 it falls"),
     Metric("ess_decline_engine", "1", "1 while the logprob gap is far above its clean baseline, else 0"),

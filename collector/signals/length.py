@@ -42,7 +42,7 @@ LONG: Final = SHORT * SHORT_TOKENS
 SHORT_SHARE: Final = 0.3
 ALL: Final = 0.99
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "response_length_correct_slope", "1", "slope of response_length_correct_mean over 20 records, share of it per record"
     ),

@@ -68,7 +68,7 @@ CORE: Final = (
 empty (correlations, lengths by correctness, evaluation)."""
 _DERIVED: Final = ("_spike_ratio", "_spike_sigmas", "_spike_records")
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric("record_gap_seconds", "seconds", "event time between this record and the one before"),
     Metric("record_gap_median", "seconds", "median of the last 64 gaps between records"),
     Metric("stall_after", "seconds", "silence that counts as a stall: max(5 * median gap, 600)"),

@@ -43,7 +43,7 @@ BEFORE: Final = 15
 LEAST: Final = 2
 RANGE: Final = 200
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric("reward_fall_share", "ratio", "fall of reward_mean below the 15 records before, share of the range of 200 records"),
     Metric("no_learning_signal", "1", "1 while grad_norm is exactly 0 and no rewards differ, else 0"),
     Metric("no_update", "1", "1 while grad_norm is exactly 0 although rewards differ, else 0"),

@@ -29,7 +29,7 @@ LEAST: Final = 5
 RATIO: Final = 3.0
 SIGMAS: Final = 6.0
 
-METRICS: Final = tuple(
+METRICS: Final[tuple[Metric, ...]] = tuple(
     metric
     for name in WATCHED
     for metric in (

@@ -39,7 +39,7 @@ MIN_GROUPS: Final = 16.0
 MIN_SPREAD, MAX_SPREAD = 0.02, 0.95
 """Bounds of 1 / (alpha + beta + 1): prompts neither all alike nor all decided."""
 
-METRICS: Final = (
+METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "zero_variance_expected",
         "ratio",

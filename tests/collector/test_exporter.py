@@ -165,10 +165,10 @@ def test_own_health() -> None:
     own = Health()
     own.count(health.RECORDS, "step", by=3)
     own.observe(health.EVALUATION, 0.0002)
-    own.set(health.BUILD, 1.0, "0.1.0", "3.11")
+    own.set(health.BUILD, 1.0, "0.1.0", "3.11", "compiled")
     found = parsed(render(own=own))
     assert found["tocsin_records_total", frozenset({("outcome", "step")})] == 3.0
-    assert found["tocsin_build_info", frozenset({("version", "0.1.0"), ("python", "3.11")})] == 1.0
+    assert found["tocsin_build_info", frozenset({("version", "0.1.0"), ("python", "3.11"), ("form", "compiled")})] == 1.0
     assert found["tocsin_evaluation_seconds_bucket", frozenset({("le", "0.00025")})] == 1.0
     assert found["tocsin_evaluation_seconds_bucket", frozenset({("le", "0.0001")})] == 0.0
     assert found["tocsin_evaluation_seconds_count", frozenset()] == 1.0

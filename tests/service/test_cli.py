@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from collector.form import form
 from service.cli import tocsin
 from tests.kit.pipelines import RULES
 
@@ -32,6 +33,10 @@ def test_every_help_teaches_by_example(path: tuple[str, ...]) -> None:
     done = _run(*path, "--help")
     assert done.exit_code == 0
     assert f"tocsin {' '.join(path)}".strip() in done.stdout.split("Options:")[0].split("\n", 1)[1]
+
+
+def test_the_version_says_which_form_this_is() -> None:
+    assert _run("--version").stdout == f"tocsin 0.1.0, {form()}\n"
 
 
 def test_rules_check_passes_and_fails(tmp_path: Path) -> None:
