@@ -1,7 +1,7 @@
 """The Compose deployment: what it names is there, and its files agree with each other, with the image and with the dashboards.
 
-No container engine is needed. What a program can read is read by that program: the files of Prometheus and
-Alertmanager by promtool and amtool, those of Tocsin by `tocsin collect --check`, Kafka's settings by a real broker's own list of them.
+No container engine is needed. What a program can read is read by that program: the files of Prometheus and Alertmanager by
+promtool and amtool, those of Tocsin by `tocsin collect --check`, the settings of Kafka by a real broker's own list of them.
 """
 
 from __future__ import annotations
