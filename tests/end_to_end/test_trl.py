@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.kit import trl_run
 from tests.kit.collector_process import CollectorProcess
 from tests.kit.kafka import Broker
 from tests.kit.services import until
-from tocsin import control, wire
+from tocsin import wire
 
 pytestmark = pytest.mark.kafka
 
@@ -83,33 +82,11 @@ def records_of(broker: Broker) -> list[wire.Record]:
         consumer.close()
 
 
-def ask_to_stop(broker: Broker, run: str, event: dict[str, Any]) -> None:
-    """What a delivery of a stop rule publishes."""
-    from kafka import KafkaProducer
-
-    now = time.time()
-    request = control.StopRequest(
-        run=run,
-        id="stop-1",
-        rule=event["alert"],
-        step=event["step"],
-        reason="the engines disagree",
-        action="checkpoint_and_stop",
-        requested_at=now,
-        expires_at=now + 600,
-    )
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
-    try:
-        producer.send(control.TOPIC, control.encode(request), key=run.encode()).get(timeout=30)
-    finally:
-        producer.close(timeout=10)
-
-
 def events(collector: CollectorProcess, run: str) -> list[dict[str, Any]]:
     return [event for event in collector.get("/api/v1/alerts?limit=1000")["history"] if event["run"] == run]
 
 
-def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_when_asked(
+def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_because_of_it(
     private_broker: Broker, tmp_path: Path, jobs: list[Job]
 ) -> None:
     """In a broker of its own, with the topics that `tocsin kafka init` makes: the control topic has one name per broker."""
@@ -124,16 +101,15 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_when_asked(
         healthy, perturbed = jobs
         assert healthy.wait() == 12
 
+        stopped_at = perturbed.wait()
+
         def fired() -> dict[str, Any] | None:
-            assert perturbed.running, "the training ended before anybody stopped it"
             found = [event for event in events(collector, "sick") if event["alert"] == "LogprobGapStop"]
             return next((event for event in found if event["state"] == "firing"), None)
 
         alert = until(fired, "LogprobGapStop fires for the perturbed run", 120, pause=0.2)
         # The mean of three records is above the line, twice in a row: not before the second perturbed one.
         assert 8 <= alert["step"] <= 10
-        ask_to_stop(private_broker, "sick", alert)
-        stopped_at = perturbed.wait()
         assert alert["step"] < stopped_at < 3000
         assert perturbed.checkpoints() == [f"checkpoint-{stopped_at}"]
 
@@ -142,6 +118,11 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_when_asked(
             return all(runs[name]["state"] in ("finished", "stopped") for name in ("healthy", "sick"))
 
         until(ended, "the collector has read both ends", 60, pause=0.2)
+        requests = {run["run"]: run["stop"] for run in collector.get("/api/v1/runs")["runs"]}
+        assert requests["healthy"] is None
+        asked = requests["sick"]
+        assert (asked["rule"], asked["step"], asked["action"]) == (alert["id"], alert["step"], "checkpoint_and_stop")
+        assert not [event for event in events(collector, "sick") if event["alert"] == "StopUnacknowledged"]
         assert not [event for event in events(collector, "healthy") if event["severity"] in ("page", "stop")]
         assert collector.stop() == 0
     finally:
@@ -150,11 +131,12 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_when_asked(
     records = records_of(private_broker)
     steps = [record for record in records if isinstance(record, wire.StepRecord) and record.run == "sick"]
     assert [record.step for record in steps] == list(range(1, stopped_at + 1)), "one record per optimiser step, none lost"
-    acknowledged = [record.step for record in steps if record.stop_ack == "stop-1"]
+    acknowledged = [record.step for record in steps if record.stop_ack == asked["id"]]
     # With the record of the step at which it stops; those just before it may still have been in the reporter's queue.
+    assert acknowledged[0] == asked["acknowledged_step"]
     assert acknowledged == list(range(stopped_at - len(acknowledged) + 1, stopped_at + 1)) and 1 <= len(acknowledged) <= 5
     (end,) = [record for record in records if isinstance(record, wire.EndRecord) and record.run == "sick"]
-    assert (end.status, end.step, end.stop_ack) == ("stopped", stopped_at, "stop-1")
+    assert (end.status, end.step, end.stop_ack) == ("stopped", stopped_at, asked["id"])
     assert "LogprobGapStop" in end.reason
     gaps = {record.step: record.metrics["rollout_logprob_abs_diff_mean"] for record in steps}
     assert (
