@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from alerts.canary import CanaryEntry, canary_routes
-from alerts.durations import Duration
+from alerts.durations import Duration, seconds
 from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from alerts.incidents import Reach
 from alerts.matching import listed
@@ -25,6 +25,7 @@ from alerts.receivers import KINDS
 from alerts.receivers.settings import Settings, Tools, check_address
 from alerts.routing import ALL, Route, Router
 from alerts.secrets import SecretError, parse_reference
+from alerts.timing import StormLimit, Timing
 from alerts.tree import GROUP_WAIT, EscalateEntry, RouteEntry, named, route_tree
 from rules.names import suggestion
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
@@ -35,6 +36,13 @@ _PASSWORD: Final = re.compile(r"[^/@\s]*://[^/@\s]+@")
 _SECRET_WORD: Final = re.compile(r"password|secret|token|oauth", re.IGNORECASE)
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class StormEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """More than so many incidents within so long are told as one."""
+
+    incidents: Annotated[int, msgspec.Meta(ge=1)] = 10
+    within: Duration = "60s"
 
 
 class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +60,7 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """For how long warnings wait for others, likewise."""
     escalate: EscalateEntry | None = None
     """Whom else to tell when nobody acknowledges, likewise."""
+    storm: StormEntry = StormEntry()
     maintenance: list[WindowEntry] = []
     silences: str | list[str] = []
     """Files of silences, relative to this one."""
@@ -76,6 +85,13 @@ class AlertsConfig:
     declared: Declared = NOTHING_DECLARED
     """Silences and maintenance windows that stand in files."""
     silence_files: Sequence[Path] = ()
+    storm: StormLimit | None = None
+    """Without it there are no storms."""
+
+    @property
+    def timing(self) -> Timing:
+        """For the incident book: when who is told."""
+        return replace(self.router.timing, storm=self.storm)
 
     @property
     def reach(self) -> dict[str, Reach]:
@@ -141,7 +157,8 @@ def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
         raise ConfigErrors(sorted(errors, key=_place))
     router = Router(replace(root, routes=(*canary_routes(entry.canary), *root.routes)))
     declared = Declared(silences, windows)
-    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files)
+    storm = StormLimit(entry.storm.incidents, seconds(entry.storm.within))
+    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files, storm)
 
 
 def _place(error: ConfigError) -> tuple[str, int, int]:

@@ -34,17 +34,16 @@ class OpenIncidents:
         self._numbers[incident.run] = incident.number
         if incident.closed_at is None:
             self._open[incident.run] = incident
-        else:
-            self._open.pop(incident.run, None)
+        elif (known := self._open.get(incident.run)) is not None and known.id == incident.id:
+            del self._open[incident.run]
 
     def restore(self, incidents: Iterable[Incident]) -> list[str]:
         """Stored incidents in any order, older ones of a run among them; the runs of which one is open."""
         found = []
         for incident in incidents:
-            if incident.number >= self._numbers.get(incident.run, 0):
-                self.put(incident)
-            elif incident.closed_at is None:
-                self._open[incident.run] = incident
+            newest = max(self._numbers.get(incident.run, 0), incident.number)
+            self.put(incident)
+            self._numbers[incident.run] = newest
             if incident.closed_at is None:
                 found.append(incident.run)
         return found

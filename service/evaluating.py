@@ -24,6 +24,7 @@ from service.pending import Pending
 from service.self_watch import SelfWatch
 from service.stop_requests import Stop, heard, watched
 from service.store.model import StoredRecord
+from service.storm_watch import StormWatch
 from service.tally import Tally
 from tocsin import wire
 
@@ -47,13 +48,14 @@ class _Told(NamedTuple):
 class Evaluating:
     """Of one pipeline. `pending` is the transaction under way, `now` the wall clock; `silence`: nothing waited before it."""
 
-    def __init__(self, parts: Parts, letters: Letters, tally: Tally, watch: SelfWatch) -> None:
+    def __init__(self, parts: Parts, letters: Letters, tally: Tally, watch: SelfWatch, storms: StormWatch) -> None:
         self.engine = parts.engine
         """The rules in force."""
         self._parts = parts
         self._letters = letters
         self._tally = tally
         self._watch = watch
+        self._storms = storms
         self._bundle = 0
 
     def use(self, engine: Engine) -> None:
@@ -113,7 +115,7 @@ class Evaluating:
 
     def _owns(self, run: str) -> bool:
         canary = self._parts.canary
-        return self._watch.owns(run) or (canary is not None and run == canary.run)
+        return self._watch.owns(run) or self._storms.owns(run) or (canary is not None and run == canary.run)
 
     def _evaluate(self, live: Live, raw: RawRecord, record: wire.Record, pending: Pending, now: float, silence: bool) -> None:
         """Judge one record and note what it did. Until the last lines, which cannot fail, nothing is noted."""
@@ -177,18 +179,19 @@ class Evaluating:
 
     def _rebuild(self, run: str, partition: str, pending: Pending, now: float, silence: bool) -> None:
         """Bring a run back to where it was before the record that failed: from the store, and through the earlier records of
-        this batch once more. Their events are planned already."""
+        this batch once more. What they led to is planned already."""
         shelf = self._parts.shelf
         shelf.forget(run)
+        self._storms.restore(pending)  # the record may have failed after the book knew of it
         earlier = [stored for stored in pending.records if stored.run == run]
         live = shelf.get(run, partition, pending.touched)
+        self._parts.book.restore(pending.incidents(run))
         if live is None or not earlier:
             pending.touched.pop(run, None)
             return
         for stored in earlier:
             record = wire.decode(stored.raw.value, stored.raw.content_type).record
-            judged = self._judge(live, stored.raw, record, now, silence)
-            live.stop = self._tell(live, stored.raw, record, judged, now).stop
+            self._judge(live, stored.raw, record, now, silence)
             live.partition = stored.raw.partition
             live.sequence += 1
         live.stop = pending.stops.get(run, live.stop)

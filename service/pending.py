@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from alerts.incidents import Plan
 from alerts.model import Delivery, Incident
+from alerts.storm import STORM
 from collector.model import RunStatus
 from rules.model import AlertEvent
 from service import stop_requests
@@ -62,6 +63,12 @@ class Pending:
         self.deliveries += plan.deliveries
         for incident in plan.incidents:
             self._incidents[incident.id] = incident
+        if plan.kept is not None:
+            self.keep_own(StateRow(plan.kept.run, STORM, "", plan.kept.value))
+
+    def incidents(self, run: str) -> list[Incident]:
+        """Those of a run that are new or changed, as they are by now."""
+        return [incident for incident in self._incidents.values() if incident.run == run]
 
     @property
     def receivers(self) -> set[str]:

@@ -19,6 +19,7 @@ from service.parts import Parts
 from service.pending import Pending
 from service.quietness import Quietness
 from service.self_watch import SelfWatch
+from service.storm_watch import StormWatch
 from service.tally import Tally
 
 
@@ -33,7 +34,8 @@ class Pipeline:
         self._letters = Letters(parts.dead_letters, self._tally)
         self._positions: dict[str, int | None] = {}
         self._watch = SelfWatch(parts.own, parts.book, parts.store, parts.rejected_share)
-        self._evaluating = Evaluating(parts, self._letters, self._tally, self._watch)
+        self._storms = StormWatch(parts.book, parts.store)
+        self._evaluating = Evaluating(parts, self._letters, self._tally, self._watch, self._storms)
         self._quiet = Quietness()
         self._restore_own()
 
@@ -142,6 +144,7 @@ class Pipeline:
 
     def _restore_own(self) -> None:
         self._watch.restore()
+        self._storms.restore()
         if self._parts.canary is not None:
             self._parts.canary.restore()
 
@@ -175,6 +178,7 @@ class Pipeline:
 
     def _due(self, pending: Pending, now: float) -> None:
         """What the incident book has to say because time has passed."""
+        self._unasked(self._storms.look(now), pending)
         self._unasked(self._parts.book.tick(now), pending)
 
     def _said(self, plan: Plan, now: float) -> Processed:

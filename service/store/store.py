@@ -118,6 +118,17 @@ class Store:
         with self.database.read() as connection:
             return [_incident(value) for value in connection.execute(query).scalars()]
 
+    def over(self, ids: Collection[str]) -> set[str]:
+        """Which of these incidents are closed, or not there any more."""
+        table = schema.incidents
+        every = sorted(ids)
+        still: set[str] = set()
+        with self.database.read() as connection:
+            for begin in range(0, len(every), 500):  # databases limit how many values one statement may carry
+                some = table.c.id.in_(every[begin : begin + 500])
+                still.update(connection.execute(select(table.c.id).where(some, table.c.closed_at.is_(None))).scalars())
+        return set(every) - still
+
     def incident(self, id_: str) -> Incident | None:
         """One incident, open or closed; None when there is none of this id (any more)."""
         query = select(schema.incidents.c.incident).where(schema.incidents.c.id == id_)

@@ -12,7 +12,7 @@ from alerts.incidents import Reach
 from alerts.receivers import KINDS
 from alerts.receivers.console import Console
 from alerts.receivers.settings import Tools
-from alerts.timing import Escalation
+from alerts.timing import Escalation, StormLimit
 from rules.model import Severity
 from rules.strict_yaml import ConfigErrors
 from tests.kit.receivers import event, tools
@@ -286,3 +286,12 @@ def test_whom_to_escalate_to_is_checked() -> None:
         "alerts.yaml:4:19: `after` is more than 0s (or name them as receivers of the route)",
         "alerts.yaml:4:31: no receiver is named 'cc' (known here: c)",
     ]
+
+
+def test_a_storm_is_on_unless_nothing_is_configured() -> None:
+    text = CONSOLE + "default: c\n"
+    assert parse_config(text, "alerts.yaml", given()).timing.storm == StormLimit(10, 60.0)
+    assert parse_config(text + "storm: {incidents: 3}", "alerts.yaml", given()).timing.storm == StormLimit(3, 60.0)
+    assert parse_config(text + "storm: {within: 5m}", "alerts.yaml", given()).timing.storm == StormLimit(10, 300.0)
+    assert default_config().timing.storm is None
+    assert len(faults(text + "storm: {incidents: 0}")) == 1

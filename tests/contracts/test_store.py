@@ -348,3 +348,10 @@ def _key(number: int) -> Delivery:
     row = delivery(str(number))
     row.dedup_key = str(number)
     return row
+
+
+def test_incidents_that_are_over_are_told_from_those_that_are_not(store: Store) -> None:
+    store.commit(nth(0)._replace(incidents=[incident(number=1, closed_at=90.0), incident(number=2)]))
+    unknown = {f"x#{number}" for number in range(1_000)}
+    assert store.over({"r#1", "r#2", *unknown}) == {"r#1", *unknown}
+    assert store.over([]) == set()

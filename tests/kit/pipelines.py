@@ -9,6 +9,7 @@ from typing import Any
 
 from alerts.config import default_config
 from alerts.incidents import IncidentBook, MuteBy, Route
+from alerts.timing import AT_ONCE, Timing
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
 from collector.model import Batch
@@ -102,6 +103,7 @@ class Bench:
         checkpoint_rows: int = 200,
         route: Route | None = None,
         mute: MuteBy | None = None,
+        timing: Timing = AT_ONCE,
         own: bool = True,
         recorded_for: RecordedFor | None = None,
         stops: bool = False,
@@ -116,6 +118,7 @@ class Bench:
             "checkpoint_rows": checkpoint_rows,
             "route": route,
             "mute": mute,
+            "timing": timing,
             "own": own,
             "recorded_for": recorded_for,
             "stops": stops,
@@ -129,7 +132,7 @@ class Bench:
         self.letters = MemoryDeadLetters()
         self.health = Health()
         alerts = default_config()
-        self.book = IncidentBook(route or alerts.router, alerts.reach, mute)
+        self.book = IncidentBook(route or alerts.router, alerts.reach, mute, timing, own="tocsin" if own else "")
         runs = Runs(
             max_runs=max_runs,
             max_series_per_run=max_series,
