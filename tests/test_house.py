@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = {"collector", "rules", "alerts", "service"}
+PACKAGES = {"collector", "rules", "alerts", "grafana_dashboards", "service"}
 
 
 def tracked() -> list[Path]:
@@ -32,12 +32,17 @@ def build_wheel(project: Path, folder: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(wheel)
 
 
-def test_the_server_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
+def test_the_server_wheel_holds_exactly_its_packages(tmp_path: Path) -> None:
     with build_wheel(ROOT, tmp_path) as wheel:
         names = wheel.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
     assert not [name for name in names if name.startswith(("tests/", "client/"))]
-    for data in ("collector/data/aliases.yaml", "rules/grammar.lark", "rules/packs/1-probability-consistency.yaml"):
+    for data in (
+        "collector/data/aliases.yaml",
+        "rules/grammar.lark",
+        "rules/packs/1-probability-consistency.yaml",
+        "grafana_dashboards/generated/tocsin-run.json",
+    ):
         assert data in names, "data files travel with their package"
 
 

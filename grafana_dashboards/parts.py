@@ -1,0 +1,99 @@
+"""Panels that several dashboards have, and the links between them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana_dashboards import promql
+from grafana_dashboards.model import Annotation, Column, Kind, Panel, Target, When
+from grafana_dashboards.palette import ALERT_STATE, SEVERITIES, UP, VERMILION
+from rules.bundle import Bundle
+
+OVERVIEW: Final = "tocsin-overview"
+RUN: Final = "tocsin-run"
+RULES: Final = "tocsin-rules"
+SERVICE: Final = "tocsin-service"
+UIDS: Final = (OVERVIEW, RUN, RULES, SERVICE)
+
+_PICKED: Final = "${datasource:queryparam}&${job:queryparam}&${__url_time_range}"
+RUN_OF_SERIES: Final = ("Open the run", f"/d/{RUN}?{_PICKED}&var-run=${{__field.labels.run:percentencode}}")
+"""On a series that has the label `run`."""
+_RUN_OF_ROW: Final = ("Open the run", f"/d/{RUN}?{_PICKED}&var-run=${{__data.fields.Run:percentencode}}")
+_RULE_OF_ROW: Final = (
+    "Value against limit",
+    f"/d/{RULES}?{_PICKED}&var-run=${{__data.fields.Run:percentencode}}&var-alert=${{__data.fields.Alert:percentencode}}",
+)
+_RUNBOOK: Final = ("Open the runbook", "${runbooks}/${__value.text}.md")
+INCIDENTS: Final = ("Open incidents", "${collector}/")
+
+
+def up(width: int) -> Panel:
+    """Whether Prometheus reaches the collector: all that a dead one exports just vanishes, so its silence needs a tile."""
+    return Panel(
+        "Collector",
+        Kind.STAT,
+        width,
+        4,
+        (Target(f"min(up{{{promql.JOB}}})", "collector"),),
+        "The worst of the scraped collectors. UNREACHABLE or no data: nobody watches the runs, whatever else is shown here.",
+        words=UP,
+        no_value="NOT SCRAPED",
+    )
+
+
+def firing_alerts(selector: str, bundle: Bundle, width: int, height: int, many: bool) -> Panel:
+    """The alerts that fire now, each with its runbook. `many`: over several runs, so with a column for the run."""
+    runbooks = tuple((rule.name, rule.runbook, None) for rule in bundle.alerts)
+    expr = promql.firing(selector)
+    if many:
+        expr = promql.of_model(f"({expr})")
+    # One label more, of the same value: the column that is mapped to the name of the runbook's page.
+    expr = f'label_replace({expr}, "runbook", "$1", "alert", "(.*)")'
+    run = (Column("team", "Team", 110), Column("run", "Run", 260, link=_RUN_OF_ROW)) if many else (Column("run", "Run", 200),)
+    return Panel(
+        "Alerts that fire now",
+        Kind.TABLE,
+        width,
+        height,
+        (Target(expr, when=When.SICK),),
+        "What fires at the end of the time range. An alert that an earlier layer explains is not here; the rules dashboard"
+        " has it. Alerts of your own rule files have no page under this name unless you add one.",
+        columns=(
+            Column("severity", "Severity", 110, texts=SEVERITIES, coloured=True),
+            Column("layer", "Layer", 70),
+            *run,
+            Column("alert", "Alert", 240, link=_RULE_OF_ROW),
+            Column("runbook", "Runbook", 240, texts=runbooks, link=_RUNBOOK),
+        ),
+        no_value="nothing fires",
+    )
+
+
+def alert_marks(selector: str) -> tuple[Annotation, ...]:
+    """Marks on every graph: stretches in which a page or a stop fires."""
+    return (
+        Annotation(
+            "Pages and stops",
+            f'max by (run, alert, severity, layer) (tocsin_alert_state{{{selector},severity=~"page|stop"}}) == {promql.FIRING}',
+            "{{severity}}: {{alert}}",
+            "{{run}}, layer {{layer}}",
+            "severity,layer",
+            VERMILION,
+        ),
+    )
+
+
+def alert_states(selector: str, width: int, height: int) -> Panel:
+    """All alerts of a run that were not quiet in the time range, as bars."""
+    expr = f"max by (run, alert, severity, layer) (tocsin_alert_state{{{selector}}}) > 0"
+    return Panel(
+        "Alerts over time",
+        Kind.TIMELINE,
+        width,
+        height,
+        (Target(expr, "{{layer}} {{alert}} ({{severity}})", When.SICK),),
+        "PENDING: the condition holds, its hold time has not passed. EXPLAINED: it fires; an earlier layer takes its meaning. A"
+        " gap: inactive, or no data.",
+        words=ALERT_STATE,
+        no_value="nothing was pending or fired",
+    )
