@@ -75,6 +75,15 @@ def close(api: Api, id_: str, owner: str | None) -> Answer:
     return _ask(api, "POST", f"/api/v1/incidents/{quote(id_, safe='')}/close", _given({"owner": owner}))
 
 
+def evidence(api: Api, id_: str) -> bytes:
+    """The evidence of an incident, as a zip."""
+    status, raw = _fetch(api, "GET", f"/api/v1/incidents/{quote(id_, safe='')}/evidence.zip", accept="application/zip")
+    if status == 200 and raw.startswith(b"PK"):
+        return raw
+    _read(api, status, raw)  # raises what it says
+    raise Unreachable(f"what answers at {api.address} is no collector that keeps evidence")
+
+
 def silences(api: Api, state: str | None = None) -> Answer:
     """Silences, of files too; without a state those that hold or are to come."""
     return _ask(api, "GET", f"/api/v1/silences?{urlencode(_given({'state': state}))}")
@@ -95,8 +104,15 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask(api: Api, method: str, target: str, body: Mapping[str, Any] | None = None) -> Answer:
+    return _read(api, *_fetch(api, method, target, body))
+
+
+def _fetch(
+    api: Api, method: str, target: str, body: Mapping[str, Any] | None = None, accept: str = "application/json"
+) -> tuple[int, bytes]:
+    """Status and body of the answer."""
     url = urlsplit(api.address)
-    headers = {"accept": "application/json"}
+    headers = {"accept": accept}
     if api.token:
         if _TOKEN.fullmatch(api.token) is None:
             raise ApiError("the token has blanks or characters that no token contains")
@@ -121,7 +137,7 @@ def _ask(api: Api, method: str, target: str, body: Mapping[str, Any] | None = No
         raise Unreachable(f"no collector answers at {api.address}: {why or type(error).__name__}") from error
     finally:
         connection.close()
-    return _read(api, answer.status, raw)
+    return answer.status, raw
 
 
 def _connection(api: Api, host: str, port: int | None) -> http.client.HTTPConnection:

@@ -12,6 +12,7 @@ _COMMANDS: Final = {
     "ack": "service.commands.alerts_incident:ack",
     "check": "service.commands.alerts_check:check",
     "close": "service.commands.alerts_incident:close",
+    "evidence": "service.commands.alerts_evidence:evidence",
     "list": "service.commands.alerts_incident:list_",
     "route-test": "service.commands.alerts_route_test:route_test",
     "show": "service.commands.alerts_incident:show",

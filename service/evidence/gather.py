@@ -3,9 +3,10 @@ come. Functions of a run, the rules and an event; off the hot path."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -21,6 +22,11 @@ from service.evidence.bundle import MAX_CHECKS, MAX_RULES, MAX_SERIES, SERIES_RE
 from service.evidence.history import Read
 from service.evidence.moment import Evidence
 
+_SECRET: Final = re.compile(
+    r"passw|secret|credential|bearer|api_?-?key|access_?-?key|private_?-?key|(?:^|[_.-])(?:auth|hf|api|access|bot)[_.-]?token",
+    re.I,
+)
+_MASK: Final = "***"
 AGAIN: Final = 10
 """Records after the opening of an incident for which it is looked at anew when an alert joins."""
 _RULE_SERIES: Final = 10
@@ -66,7 +72,7 @@ def opened(run: Run, incident: Incident, found: Evidence, rules: Sequence[Rule],
         step=incident.opened_step,
         labels=dict(run.labels),
         links=dict(run.links),
-        config=dict(run.config),
+        config=masked(run.config),
         normal=_state(run, _before(run, onset), _normal_rollouts(run, onset)),
         abnormal=_state(run, _from(run, onset), run.rollouts.around(onset, run.step).abnormal),
         movers=found.movers,
@@ -168,3 +174,14 @@ def _checks(triage: Triage, rules: Iterable[Rule]) -> tuple[str, ...]:
     hint = [triage.hint] if triage.hint else []
     said = [step for rule in rules if not rule.explained_by for step in rule.next]
     return tuple(dict.fromkeys([*hint, *said]))[:MAX_CHECKS]
+
+
+def masked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without the values whose names are those of secrets: a trainer logs whatever it was given."""
+    return {key: _MASK if _SECRET.search(key) else _masked(value) for key, value in config.items()}
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return masked(value)
+    return [_masked(item) for item in value] if isinstance(value, list | tuple) else value

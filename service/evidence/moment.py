@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from collector.run import Run
 from collector.signals import first_movers, rollout_reader, triage
 from collector.signals.first_movers import FirstMovers
@@ -18,8 +16,8 @@ from collector.signals.rollout_reader import Reading
 from collector.signals.triage import Raised, Triage
 from rules.model import SHADOW, AlertEvent, EventState
 from rules.run_states import RunStates, StateKey
+from service.evidence.plain import plain
 from service.live import Live
-from tocsin.wire import spelled
 
 _Identity = tuple[str, str, tuple[tuple[str, str], ...]]
 
@@ -76,22 +74,13 @@ def lines(found: Evidence) -> list[str]:
 
 def fields(found: Evidence) -> dict[str, Any]:
     """The same for JSON; values that are not finite are spelled as on the wire. Its keys are a contract with scripts."""
-    body = {
+    return {
         "since": found.since,
-        "first_movers": msgspec.to_builtins(found.movers.movers),
+        "first_movers": plain(found.movers.movers),
         "without_baseline": list(found.movers.unknown),
-        "triage": msgspec.to_builtins(found.triage),
-        "rollouts": None if found.reading is None else msgspec.to_builtins(found.reading),
+        "triage": plain(found.triage),
+        "rollouts": None if found.reading is None else plain(found.reading),
     }
-    plain: dict[str, Any] = spelled(_listed(body))
-    return plain
-
-
-def _listed(value: Any) -> Any:
-    """Tuples as lists, at any depth."""
-    if isinstance(value, dict):
-        return {key: _listed(item) for key, item in value.items()}
-    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class Witness:

@@ -8,6 +8,7 @@
 | /api/v1/runs       | runs; `state=`, `limit=`                                                                      |
 | /api/v1/alerts     | `firing` (now) and `history` (newest first); `run=`, `severity=`, `state=`, `limit=`, `before=` |
 | /api/v1/incidents  | open incidents                                                                                |
+| /api/v1/incidents/ID/evidence.zip, chart.png | see service.http.evidence                             |
 | /api/v1/reload     | POST: reads rules, alerts, baselines anew; 202 they are taken, 422 with every fault           |
 | /api/v1/silences, /api/v1/windows | see service.http.muting                                                       |
 | /, /static ...     | the pages for people, see service.http.pages.routes                                           |
@@ -33,6 +34,7 @@ from rules.model import EventState, Severity
 from service import present
 from service.control import newest
 from service.http.access import Access
+from service.http.evidence import evidence_routes
 from service.http.guard import Guard
 from service.http.incidents import incident_routes
 from service.http.muting import muting_routes
@@ -133,6 +135,7 @@ def build(
             Route("/readyz", readyz),
             Route("/api/v1/runs", read(runs)),
             Route("/api/v1/alerts", read(alerts)),
+            *evidence_routes(store, access),
             *incident_routes(store, incident_desk, access),
             Route("/api/v1/reload", reload, methods=["POST"]),
             *page_routes(Sources(store, watched, runs_shown, incident_desk, desk), access),
