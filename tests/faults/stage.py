@@ -97,6 +97,7 @@ class Stage:
             worker.receiver.close()
         running.http.stop()
         running.store.close()
+        running._dead_letters.close()
         running._guard.release()
 
     def restart(self) -> None:
