@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,17 @@ def until(found: Callable[[], Any], what: str, patience: float = PATIENCE) -> An
 class Process:
     """A running collector."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, arguments: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> None:
+        """`arguments` and `environ` are added to those that it has anyway."""
         self.folder = folder
         self._log = (folder / "stderr").open("ab")
         self._out = (folder / "stdout").open("ab")
         self._skip = len(self.log())
         command = [sys.executable, "-m", "service.cli", "collect", "--config", str(folder / "tocsin.yaml")]
-        environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        self.popen = subprocess.Popen(command, stdout=self._out, stderr=self._log, env=environ)
+        clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        self.popen = subprocess.Popen(
+            [*command, *arguments], stdout=self._out, stderr=self._log, env=clean | dict(environ or {})
+        )
         self.url = ""
 
     def ready(self) -> Process:
@@ -88,10 +91,12 @@ class Process:
 
 
 @contextmanager
-def collecting(folder: Path, config: str) -> Iterator[Process]:
+def collecting(
+    folder: Path, config: str, arguments: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> Iterator[Process]:
     """A collector with this configuration, ready; it is ended in any case."""
-    (folder / "tocsin.yaml").write_text("http: {port: 0}\n" + config)
-    process = Process(folder)
+    (folder / "tocsin.yaml").write_text(config if "http:" in config else "http: {port: 0}\n" + config)
+    process = Process(folder, arguments, environ)
     try:
         yield process.ready()
     finally:
