@@ -101,6 +101,15 @@ class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A reference."""
 
 
+class TlsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """PEM files, relative to the configuration; read anew within a minute of their change."""
+
+    certificate: Text
+    """With the chain up to the authority."""
+    key: Text
+    """Without a password."""
+
+
 class HttpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where /metrics, the API and the page are served. Without tokens everything but /metrics, /healthz and /readyz is for
     loopback alone."""
@@ -108,6 +117,8 @@ class HttpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: Text = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_PORT
     tokens: list[TokenEntry] = []
+    tls: TlsConfig | None = None
+    """Serve https; without it http, for loopback or a proxy in front."""
 
     @property
     def is_loopback(self) -> bool:
@@ -165,6 +176,13 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What silence is measured by: the arrival of records, or (for replays of recorded runs) the trainer's own time."""
 
 
+class CertificateFiles(NamedTuple):
+    """PEM files; the certificate's may hold the chain, and the key as well."""
+
+    certificate: Path
+    key: Path
+
+
 class Settings(NamedTuple):
     """A configuration and the folder that its relative paths are relative to."""
 
@@ -188,6 +206,12 @@ class Settings(NamedTuple):
         if kind or not separator or not rest or rest == ":memory:":
             return self.config.store.url
         return f"sqlite:///{self.path(rest)}"
+
+    @property
+    def certificate(self) -> CertificateFiles | None:
+        """What the HTTP service shows; None for http."""
+        tls = self.config.http.tls
+        return None if tls is None else CertificateFiles(self.path(tls.certificate), self.path(tls.key))
 
     @property
     def baselines(self) -> Path | None:

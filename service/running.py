@@ -67,6 +67,8 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 600.0
+RENEWAL_SECONDS: Final = 60.0
+"""Between two looks at the files of the certificate."""
 _JOIN_SECONDS: Final = 30.0
 
 
@@ -112,7 +114,7 @@ class Running:
         try:
             self._alerts = self._notifier.load()
             self._access = access(config.http, secrets)
-            self.http = HttpServer(config.http.host, config.http.port)
+            self.http = HttpServer(config.http.host, config.http.port, settings.certificate)
         except Exception:
             self.store.close()
             self._guard.release()
@@ -176,6 +178,7 @@ class Running:
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, "interval", seconds=TICK_SECONDS, **options)
         self._scheduler.add_job(self.upkeep.retain, "interval", seconds=RETENTION_SECONDS, **options)
+        self._scheduler.add_job(self.http.renew, "interval", seconds=RENEWAL_SECONDS, **options)
         if (watch := self._settings.config.rules.watch) is not None:
             self._scheduler.add_job(self._look, "interval", seconds=seconds(watch), **options)
         self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(self._alerts))

@@ -103,7 +103,8 @@ def _address(address: str | None, file: Path | None) -> str:
     with config_errors_are_shown():
         http = config.load(file).config.http
     host = _ANYWHERE.get(http.host, http.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{http.port}"
+    scheme = "http" if http.tls is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{http.port}"
 
 
 def _token(file: Path | None) -> str:

@@ -88,12 +88,18 @@ def _check(settings: Settings, redactor: Redactor) -> None:
     from alerts.secrets import Secrets
     from service import bundles, inputs
     from service.baselines import load_baselines
+    from service.http.tls import Certificate
 
     secrets = Secrets(redactor, os.environ, settings.base)
     try:
         inputs.source(settings, secrets, lambda: 0.0)
     except ValueError as error:
         fail(str(error))
+    if settings.certificate is not None:
+        try:
+            Certificate(settings.certificate)
+        except ValueError as error:
+            fail(str(error))
     load_baselines(settings.baselines)
     engine = bundles.engine([settings.path(each) for each in settings.config.rules.dirs], shipped=settings.config.rules.shipped)
     if settings.alerts_file is not None:
