@@ -16,6 +16,7 @@ from __future__ import annotations
 import hmac
 import logging
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from ipaddress import ip_address
@@ -26,6 +27,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from alerts.secrets import SecretError, Secrets, parse_reference
+from alerts.text import clean_line
 from service.config import HttpConfig
 from service.http.session import Sessions, digest
 from service.roles import Caller, Role
@@ -33,6 +35,10 @@ from service.roles import Caller, Role
 log = logging.getLogger(__name__)
 
 _MAX_TOKEN: Final = 4096
+_MIN_TOKEN: Final = 16
+"""Characters. There is no other bound on guessing, so a token has to be beyond it."""
+_TELL_SECONDS: Final = 60.0
+"""Between two lines in the log about wrong tokens: who guesses must not fill it."""
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 
 
@@ -55,10 +61,21 @@ class Visitor(NamedTuple):
 class Access:
     """Raises HTTPException 401 (no token, or a wrong one) or 403 (not with this role)."""
 
-    def __init__(self, tokens: Sequence[Token] = (), *, loopback: bool = True, sessions: Sessions | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[Token] = (),
+        *,
+        loopback: bool = True,
+        sessions: Sessions | None = None,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`steady` are seconds that nobody sets."""
         self._tokens = tokens
         self._loopback = loopback
         self._sessions = sessions or Sessions()
+        self._steady = steady
+        self._wrong = 0
+        self._tell_at = 0.0
 
     @property
     def has_tokens(self) -> bool:
@@ -93,7 +110,10 @@ class Access:
         """Whose token it is, and the value of the cookie that stands for it from now on."""
         given = given.strip()[:_MAX_TOKEN]
         caller = self._known(given)
-        return None if caller is None else (caller, self._sessions.begin(caller.name, digest(given)))
+        if caller is None:
+            self._guessed("/login")
+            return None
+        return caller, self._sessions.begin(caller.name, digest(given))
 
     def visitor(self, request: Request) -> Visitor | None:
         """Who is in the session that the request's cookie belongs to; None without one that is good."""
@@ -127,8 +147,17 @@ class Access:
             raise HTTPException(401, "a token is needed: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         caller = self._known(given.strip()[:_MAX_TOKEN])
         if caller is None:
+            self._guessed(request.url.path)
             raise HTTPException(401, "this token is not known here", {"WWW-Authenticate": "Bearer"})
         return _with(caller, needed)
+
+    def _guessed(self, path: str) -> None:
+        """Somebody showed a token that is none; the log says so, not what it was."""
+        self._wrong += 1
+        now = self._steady()
+        if now >= self._tell_at:
+            wrong, self._wrong, self._tell_at = self._wrong, 0, now + _TELL_SECONDS
+            log.warning("%d requests with a token that is not known, the last for %.100s", wrong, clean_line(path))
 
     def _known(self, given: str) -> Caller | None:
         """All tokens are compared, each in constant time and by digests of one length: time says nothing of any of them."""
@@ -175,6 +204,11 @@ def access(config: HttpConfig, secrets: Secrets) -> Access:
     for entry in config.tokens:
         tokens.append(Token(Caller(entry.name, entry.role), partial(secrets.value, parse_reference(entry.token))))
     values = [token.value() for token in tokens]
+    for token, value in zip(tokens, values, strict=True):
+        if len(value) < _MIN_TOKEN:
+            raise SecretError(
+                f"http.tokens: the token of {token.caller.name} has fewer than {_MIN_TOKEN} characters: make another"
+            )
     if len(set(values)) < len(values):
         raise SecretError("http.tokens: two names have the same token; nobody could say who it was")
     return Access(tokens, loopback=config.is_loopback)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -128,22 +129,29 @@ def build(
         faults = watched.reload()
         return JSONResponse({"reloaded": not faults, "errors": faults}, status_code=422 if faults else 202)
 
+    routes = [
+        Route("/metrics", metrics),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/api/v1/runs", read(runs)),
+        Route("/api/v1/alerts", read(alerts)),
+        *evidence_routes(store, access),
+        *incident_routes(store, incident_desk, access),
+        Route("/api/v1/reload", reload, methods=["POST"]),
+        *page_routes(Sources(store, watched, runs_shown, incident_desk, desk), access),
+        *(muting_routes(desk, access) if desk is not None else ()),
+    ]
     return Starlette(
-        routes=[
-            Route("/metrics", metrics),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/api/v1/runs", read(runs)),
-            Route("/api/v1/alerts", read(alerts)),
-            *evidence_routes(store, access),
-            *incident_routes(store, incident_desk, access),
-            Route("/api/v1/reload", reload, methods=["POST"]),
-            *page_routes(Sources(store, watched, runs_shown, incident_desk, desk), access),
-            *(muting_routes(desk, access) if desk is not None else ()),
-        ],
+        routes=[_any_name(route) for route in routes],
         middleware=[Middleware(Guard)],
         exception_handlers={HTTPException: _refused, StoreError: _no_store, Exception: _failed},
     )
+
+
+def _any_name(route: Route) -> Route:
+    """The route, also for names with line breaks, which Starlette's patterns pass over: runs may be called anything."""
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
 
 
 def _state(reasons: list[str]) -> Response:
