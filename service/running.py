@@ -44,6 +44,7 @@ from service.canary import Canary
 from service.config import Settings, seconds
 from service.consume import Consumer, Loop, Processed
 from service.evidence.clerk import Clerk
+from service.evidence.illustrate import illustrate
 from service.evidence.revision import revision
 from service.heartbeat import Pulse
 from service.http.access import access
@@ -105,7 +106,7 @@ class Running:
             raise
         self._notifier = Notifier(
             settings.alerts_file,
-            tools,
+            tools._replace(chart=illustrate(self.store.evidence)),
             self.store.deliveries,
             on_failed=self._delivery_failed,
             observe=self._delivered,

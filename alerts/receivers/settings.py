@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from alerts.model import Receiver
+from alerts.model import Delivery, Receiver
 from alerts.secrets import Secrets
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=300)]
@@ -40,6 +40,15 @@ class HttpSettings(Settings, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     """Certificates (PEM) to trust instead of the public ones."""
 
 
+class Chart(NamedTuple):
+    """A picture of an incident."""
+
+    png: bytes
+    title: str
+    words: str
+    """What it shows, for who does not see it."""
+
+
 class Tools(NamedTuple):
     """What receivers share."""
 
@@ -49,6 +58,8 @@ class Tools(NamedTuple):
     """Link templates by label."""
     write: Callable[[str], None] | None = None
     """Where the console receiver writes; None is standard output."""
+    chart: Callable[[Delivery], Chart | None] | None = None
+    """Draws the incident of a row; None as an answer where there is nothing to draw. May be slow and may raise."""
 
 
 class Kind(NamedTuple):

@@ -47,9 +47,16 @@ class SlackApi:
 
     def call(self, method: str, content: Mapping[str, Any]) -> tuple[Outcome, Body | None]:
         """One POST; with an ok Outcome comes the answer."""
-        whole = {**content, "channel": self._channel, "link_names": False}
+        return self.post(method, {**content, "channel": self._channel, "link_names": False})
+
+    def post(self, method: str, content: Mapping[str, Any]) -> tuple[Outcome, Body | None]:
+        """The same for a method that names its channel otherwise."""
         headers = self._headers()
-        return self._judge(self._http.post(f"{self._api}/{method}", msgspec.json.encode(whole), headers))
+        return self._judge(self._http.post(f"{self._api}/{method}", msgspec.json.encode(content), headers))
+
+    def get(self, method: str, params: Mapping[str, str]) -> tuple[Outcome, Body | None]:
+        """A method that takes its arguments in the address and no JSON."""
+        return self._judge(self._http.get(f"{self._api}/{method}", params, self._headers()))
 
     def look(self, method: str, params: Mapping[str, str], delivery: str) -> Found | Outcome | None:
         """The message with this delivery's metadata among those that `method` (conversations.history or .replies) lists.

@@ -5,7 +5,7 @@ line carries the row's id as metadata, so a line that is found means that all is
 A message that is gone or cannot be edited any more is posted anew; the incident goes on under the new one.
 
 An attempt of unknown outcome is looked up before it is repeated. Scopes that the token needs: `chat:write`, and
-`channels:history` (or `groups:history` for a private channel) to look.
+`channels:history` (or `groups:history` for a private channel) to look, `files:write` for the chart in the thread.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from alerts.model import Delivery, Outcome
+from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.http import no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.receivers.slack_api import Body, SlackApi, metadata, timestamp
+from alerts.receivers.slack_files import SlackFiles
 from alerts.secrets import SecretError, parse_reference
 from alerts.slack import bare_message, refuses_form, slack_line, slack_message
 from alerts.thread import calls_all, line_of, message_of
@@ -38,6 +39,8 @@ class SlackBotSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_f
     channel: Annotated[str, msgspec.Meta(pattern="^[CDG][A-Z0-9]{6,20}$")]
     """The channel's id (C0123456789), not its name: history and edits know only ids."""
     api: str = "https://slack.com/api"
+    chart: bool = True
+    """Whether the thread gets the chart of the incident."""
 
     def __post_init__(self) -> None:
         check_address(self.api, secret_goes_there=True)
@@ -52,6 +55,8 @@ class SlackBot:
         self.name = name
         self._links = tools.links
         self._api = SlackApi(settings.api, settings.channel, parse_reference(settings.token), settings, tools)
+        token = parse_reference(settings.token)
+        self._files = SlackFiles(settings.api, settings.channel, token, settings, tools) if settings.chart else None
 
     def send(self, delivery: Delivery) -> Outcome:
         try:
@@ -81,13 +86,20 @@ class SlackBot:
 
     def close(self) -> None:
         self._api.close()
+        if self._files is not None:
+            self._files.close()
 
     def _begin(self, row: Delivery) -> Outcome:
         """Post the incident's message."""
         message = message_of(row, self._links)
         content = {**slack_message(message), "metadata": metadata(row.id)}
         outcome, body = self._call("chat.postMessage", content, bare_message(message), row)
-        return outcome._replace(remote=timestamp(body)) if outcome.ok else outcome
+        if not outcome.ok:
+            return outcome
+        posted = timestamp(body)
+        if self._files is not None and row.action is Action.TRIGGER and posted:
+            self._files.add(row, posted)
+        return outcome._replace(remote=posted)
 
     def _go_on(self, row: Delivery) -> Outcome:
         """Edit the message, then add the line."""

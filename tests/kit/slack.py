@@ -36,10 +36,22 @@ class Said:
 
 
 @dataclass
+class File:
+    """Something that was uploaded; `thread` is empty until it is shared."""
+
+    content: bytes = b""
+    alt: str = ""
+    title: str = ""
+    thread: str = ""
+
+
+@dataclass
 class Channel:
     """What a person sees."""
 
     messages: list[Said] = field(default_factory=list)
+    files: dict[str, File] = field(default_factory=dict)
+    """By id."""
 
     @property
     def roots(self) -> list[Said]:
@@ -53,7 +65,7 @@ class Channel:
 
 
 class FakeSlack(FakeServer):
-    """chat.postMessage, chat.update, conversations.history and conversations.replies."""
+    """chat.postMessage, chat.update, conversations.history, conversations.replies, and the three steps of an upload."""
 
     def __init__(
         self, script: Sequence[Behaviour] = (), *, clock: Callable[[], float] = lambda: 1_790_000_000.0, token: str = ""
@@ -73,12 +85,18 @@ class FakeSlack(FakeServer):
     def serve(self, request: Request) -> Reply:
         target = urlsplit(request.target)
         method = target.path.rpartition("/")[2]
+        if method in self.channel.files:
+            assert "authorization" not in request.headers, "the token does not belong to where files go"
+            self.channel.files[method].content = request.body
+            return Reply(200, b"OK")
         if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
             return _json({"ok": False, "error": "token_revoked"})
         if request.method == "GET":
             asked = {name: values[0] for name, values in parse_qs(target.query).items()}
-            return _json(self._listed(method, asked))
+            return _json(self._reserved(asked) if method == "files.getUploadURLExternal" else self._listed(method, asked))
         body = request.json()
+        if method == "files.completeUploadExternal":
+            return _json(self._shared(body))
         return _json(self._posted(body) if method == "chat.postMessage" else self._edited(body))
 
     def _posted(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +118,19 @@ class FakeSlack(FakeServer):
         said.content = body
         said.edits += 1
         return {"ok": True, "ts": said.ts}
+
+    def _reserved(self, asked: dict[str, str]) -> dict[str, Any]:
+        id_ = f"F{len(self.channel.files):08d}"
+        self.channel.files[id_] = File(alt=asked["alt_txt"])
+        return {"ok": True, "upload_url": f"{self.url}/upload/{id_}", "file_id": id_}
+
+    def _shared(self, body: dict[str, Any]) -> dict[str, Any]:
+        for each in body["files"]:
+            found = self.channel.files.get(each["id"])
+            if found is None or not found.content:
+                return {"ok": False, "error": "file_not_found"}
+            found.title, found.thread = each["title"], body["thread_ts"]
+        return {"ok": True, "files": body["files"]}
 
     def _listed(self, method: str, asked: dict[str, str]) -> dict[str, Any]:
         if method == "conversations.replies":
