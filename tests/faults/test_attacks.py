@@ -126,6 +126,18 @@ def test_guesses_are_in_the_log_and_do_not_fill_it(running: Running, caplog: pyt
     assert len(told) <= 2 and "guess-number" not in caplog.text
 
 
+def test_without_tokens_an_address_of_the_network_shows_no_texts(tmp_path: Path) -> None:
+    running = started(tmp_path, text="http: {host: 0.0.0.0, port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\n")
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{running.http.port}", trust_env=False) as client:
+            for place in ("/", "/runs/r", "/api/v1/runs", "/api/v1/alerts", "/api/v1/incidents", "/api/v1/silences"):
+                assert client.get(place).status_code == 403, place
+            assert client.post("/api/v1/silences", json={}).status_code == 403
+            assert client.get("/healthz").status_code == 200
+    finally:
+        assert running.stop()
+
+
 # ---- what stands in answers
 
 
@@ -248,10 +260,14 @@ def test_what_is_too_large_or_no_http(running: Running, head: str, statuses: set
 # ---- names of our own
 
 
+OURS = ("tocsin", "tocsin.canary", "tocsin.storm")
+
+
 def test_a_run_that_says_it_is_the_collector_is_refused(tmp_path: Path) -> None:
     running = started(tmp_path)
     try:
-        spooled(tmp_path, "forged", [*steps("tocsin", [20.0] * 3), *steps("honest", [1.0])])
+        forged = [line for name in OURS for line in steps(name, [20.0] * 3)]
+        spooled(tmp_path, "forged", [*forged, *steps("honest", [1.0])])
         until(lambda: [row for row in running.store.runs() if row.run == "honest"], "the honest one")
         assert [row.run for row in running.store.runs()] == ["honest"]
     finally:
