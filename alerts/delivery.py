@@ -3,6 +3,7 @@
 One worker and one thread per receiver, so that a slow one delays nobody. What a worker does with a row:
 
     update or resolve whose trigger was never delivered -> SKIPPED, reason "skipped"
+    update or reminder whose end is queued behind it    -> SKIPPED, reason "skipped"
     the receiver says that nobody needs it     -> SKIPPED
     ambiguous (an earlier attempt may have arrived) -> ask the receiver first; found: SENT, reason "reconciled"
     ok                                         -> SENT
@@ -40,6 +41,8 @@ _LONGEST_SLEEP: Final = 60.0
 """Seconds. A worker is woken for new rows; this only bounds what a step of the wall clock can do."""
 _FOR_THE_TOLD: Final = (Action.UPDATE, Action.RESOLVE)
 """Of no use to whoever was not told the beginning; a reminder is a second chance."""
+_UNTIL_THE_END: Final = (Action.UPDATE, Action.REMIND)
+"""Old news to whoever is told the end next."""
 _LOOKS: Final = 3
 """Failing attempts to find out whether an ambiguous message arrived, before it is sent again. Silence is worse than twice."""
 
@@ -202,9 +205,9 @@ class DeliveryWorker:
         self._recovered = True
 
     def _deliver(self, row: Delivery) -> None:
-        if row.action in _FOR_THE_TOLD and not self._queue.delivered(row.receiver, row.fingerprint, row.event.episode):
+        if needless := self._needless(row):
             row.status = DeliveryStatus.SKIPPED
-            row.error = "its trigger was never delivered"
+            row.error = needless
             self._finish(row, Outcome(ok=False, reason="skipped", detail=row.error))
             return
         self._recall(row)
@@ -228,6 +231,15 @@ class DeliveryWorker:
         else:
             self._fail(row, outcome)
         self._finish(row, outcome)
+
+    def _needless(self, row: Delivery) -> str:
+        """Why the row need not be sent any more, if so."""
+        episode = (row.receiver, row.incident, row.fingerprint, row.event.episode)
+        if row.action in _FOR_THE_TOLD and not self._queue.delivered(*episode):
+            return "its trigger was never delivered"
+        if row.action in _UNTIL_THE_END and self._queue.ending(*episode):
+            return "its end is queued behind it"
+        return ""
 
     def _recall(self, row: Delivery) -> None:
         """What the row goes on from."""

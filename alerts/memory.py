@@ -62,14 +62,23 @@ class MemoryQueue:
         """What became of the attempt, unless a later one has begun."""
         self._write(delivery)
 
-    def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
+    def delivered(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
         """True when a trigger of that episode was sent, or an attempt at it may have arrived."""
         with self._lock:
             return any(
                 row.ambiguous or row.status in (DeliveryStatus.SENT, DeliveryStatus.SENDING)
                 for row in self._rows.values()
                 if row.action is Action.TRIGGER
-                and (row.receiver, row.fingerprint, row.event.episode) == (receiver, fingerprint, episode)
+                and row.receiver == receiver
+                and _episode(row) == (incident, fingerprint, episode)
+            )
+
+    def ending(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
+        """True when there is a resolve of that episode, in whatever state."""
+        with self._lock:
+            return any(
+                row.action is Action.RESOLVE and row.receiver == receiver and _episode(row) == (incident, fingerprint, episode)
+                for row in self._rows.values()
             )
 
     def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:

@@ -33,7 +33,7 @@ class DeliveryStatus(enum.StrEnum):
     FAILED = "failed"
     """Final: the receiver refused it for good, or the last attempt is over."""
     SKIPPED = "skipped"
-    """Not needed any more (a resolve whose trigger was never delivered)."""
+    """Not needed any more: a resolve whose trigger was never delivered, a reminder whose end is queued behind it."""
 
 
 class Told(msgspec.Struct, kw_only=True):
@@ -210,7 +210,8 @@ class Delivery(msgspec.Struct, kw_only=True):
     dedup_key: str
     """Stable over trigger, update and resolve of one incident or alert, at most 255 characters."""
     fingerprint: str
-    """Of the alert; for scope "incident" of the one that opened the page. `delivered` is asked for it and `event.episode`."""
+    """Of the alert; for scope "incident" of the one that opened the page. `delivered` is asked for it, the incident and
+    `event.episode`."""
     event: AlertEvent
     status: DeliveryStatus = DeliveryStatus.PENDING
     attempts: int = 0
@@ -311,8 +312,12 @@ class DeliveryQueue(Protocol):
         during an attempt that hung) must not put a row that was sent in the meantime back to be sent again.
         """
 
-    def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
-        """Whether the trigger of this episode was (or may have been) delivered to the receiver."""
+    def delivered(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
+        """Whether the trigger of this episode was (or may have been) delivered to the receiver. The incident is asked for, as
+        a rule that lost its state counts its episodes anew."""
+
+    def ending(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
+        """Whether its end is planned: on its way, or there already."""
 
     def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
         """The trigger of this episode as it was delivered to the receiver; None when none was."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Row, and_, exists, func, or_, select, update
+from sqlalchemy import Row, Select, and_, exists, func, or_, select, update
 
 from alerts.brief import Brief
 from alerts.model import Action, BoardLine, Delivery, DeliveryStatus, Root
@@ -88,28 +88,18 @@ class Deliveries:
         """Commit what became of the attempt, unless a later one has begun."""
         self._update(delivery)
 
-    def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
+    def delivered(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
         """True when the trigger of that episode was sent, or an attempt at it may have arrived."""
-        told = select(_ROWS.c.id).where(
-            _ROWS.c.receiver == receiver,
-            _ROWS.c.fingerprint == fingerprint,
-            _ROWS.c.episode == episode,
-            _ROWS.c.action == Action.TRIGGER.value,
-            or_(_ROWS.c.status.in_((DeliveryStatus.SENT.value, _SENDING)), _ROWS.c.ambiguous),
-        )
-        with self._database.read() as connection:
-            return connection.execute(told.limit(1)).first() is not None
+        arrived = or_(_ROWS.c.status.in_((DeliveryStatus.SENT.value, _SENDING)), _ROWS.c.ambiguous)
+        return self._any(_of(receiver, incident, fingerprint, episode, Action.TRIGGER).where(arrived))
+
+    def ending(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
+        """True when there is a resolve of that episode, in whatever state."""
+        return self._any(_of(receiver, incident, fingerprint, episode, Action.RESOLVE))
 
     def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
         """The newest trigger of that episode that was sent."""
-        sent = select(_ROWS).where(
-            _ROWS.c.receiver == receiver,
-            _ROWS.c.incident == incident,
-            _ROWS.c.fingerprint == fingerprint,
-            _ROWS.c.episode == episode,
-            _ROWS.c.action == Action.TRIGGER.value,
-            _ROWS.c.status == DeliveryStatus.SENT.value,
-        )
+        sent = _of(receiver, incident, fingerprint, episode, Action.TRIGGER).where(_ROWS.c.status == DeliveryStatus.SENT.value)
         with self._database.read() as connection:
             row = connection.execute(sent.order_by(_ROWS.c.sequence.desc()).limit(1)).first()
         return None if row is None else _delivery(row)
@@ -179,6 +169,10 @@ class Deliveries:
         with self._database.read() as connection:
             return {receiver: Backlog(count, oldest) for receiver, count, oldest in connection.execute(query)}
 
+    def _any(self, query: Select[Any]) -> bool:
+        with self._database.read() as connection:
+            return connection.execute(query.limit(1)).first() is not None
+
     def _update(self, delivery: Delivery) -> None:
         with self._database.write() as connection:
             changed = connection.execute(
@@ -195,6 +189,17 @@ class Deliveries:
             )
             if changed.rowcount != 1 and connection.scalar(select(_ROWS.c.id).where(_ROWS.c.id == delivery.id)) is None:
                 raise StoreError(f"no delivery has the id {delivery.id!r}")
+
+
+def _of(receiver: str, incident: str, fingerprint: str, episode: int, action: Action) -> Select[Any]:
+    """Rows about one episode."""
+    return select(_ROWS).where(
+        _ROWS.c.receiver == receiver,
+        _ROWS.c.fingerprint == fingerprint,
+        _ROWS.c.episode == episode,
+        _ROWS.c.incident == incident,
+        _ROWS.c.action == action.value,
+    )
 
 
 def _delivery(row: Row[Any]) -> Delivery:

@@ -430,6 +430,15 @@ def test_an_update_of_what_was_never_told_is_skipped_and_a_reminder_is_not() -> 
     assert bench.row(action=Action.UPDATE).status is DeliveryStatus.SKIPPED
 
 
+@pytest.mark.parametrize("action", [Action.UPDATE, Action.REMIND])
+def test_what_is_old_news_to_whoever_is_told_the_end_next_is_skipped(action: Action) -> None:
+    bench = Bench(Script(), row(), row(action=action), row(action=Action.RESOLVE))
+    bench.step()
+    assert bench.receiver.said == [("A", "trigger"), ("A", "resolve")]
+    skipped = bench.row(action=action)
+    assert (skipped.status, skipped.error, skipped.attempts) == (DeliveryStatus.SKIPPED, "its end is queued behind it", 0)
+
+
 def drain(receiver: Script, queue: DeliveryQueue) -> None:
     """All that a worker does until nothing is left, on a clock that jumps to whatever is next."""
     clock = START
@@ -490,8 +499,11 @@ class Flaky:
         self._check()
         self._queue.finish(delivery)
 
-    def delivered(self, receiver: str, fingerprint: str, episode: int) -> bool:
-        return self._queue.delivered(receiver, fingerprint, episode)
+    def delivered(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
+        return self._queue.delivered(receiver, incident, fingerprint, episode)
+
+    def ending(self, receiver: str, incident: str, fingerprint: str, episode: int) -> bool:
+        return self._queue.ending(receiver, incident, fingerprint, episode)
 
     def beginning(self, receiver: str, incident: str, fingerprint: str, episode: int) -> Delivery | None:
         return self._queue.beginning(receiver, incident, fingerprint, episode)

@@ -80,7 +80,7 @@ def test_an_empty_queue(opened: Opened) -> None:
     assert due(opened) == []
     assert opened.queue.next_due_at("chat") is None
     assert opened.queue.interrupted("chat") == []
-    assert not opened.queue.delivered("chat", "f", 1)
+    assert not opened.queue.delivered("chat", "i", "f", 1)
 
 
 def test_a_row_comes_back_as_it_was_put_in(opened: Opened) -> None:
@@ -189,25 +189,26 @@ def test_delivered_means_that_it_may_have_arrived(
     opened.insert([row("A"), row("A", receiver="pager")])
     found = take(opened)
     finish(opened, found, status, ambiguous=ambiguous)
-    assert opened.queue.delivered("chat", found.fingerprint, 1) is delivered
-    assert not opened.queue.delivered("pager", found.fingerprint, 1)
-    assert not opened.queue.delivered("chat", found.fingerprint, 2)
-    assert not opened.queue.delivered("chat", "another", 1)
+    assert opened.queue.delivered("chat", found.incident, found.fingerprint, 1) is delivered
+    assert not opened.queue.delivered("pager", found.incident, found.fingerprint, 1)
+    assert not opened.queue.delivered("chat", found.incident, found.fingerprint, 2)
+    assert not opened.queue.delivered("chat", found.incident, "another", 1)
+    assert not opened.queue.delivered("chat", "another", found.fingerprint, 1)
 
 
 def test_a_row_under_way_may_have_arrived(opened: Opened) -> None:
     opened.insert([row("A")])
     found = take(opened)
-    assert not opened.queue.delivered("chat", found.fingerprint, 1)
+    assert not opened.queue.delivered("chat", found.incident, found.fingerprint, 1)
     opened.queue.begin(found)
-    assert opened.queue.delivered("chat", found.fingerprint, 1)
+    assert opened.queue.delivered("chat", found.incident, found.fingerprint, 1)
 
 
 def test_a_resolve_that_was_delivered_is_no_trigger(opened: Opened) -> None:
     opened.insert([row("A", Action.RESOLVE)])
     found = take(opened)
     finish(opened, found, DeliveryStatus.SENT)
-    assert not opened.queue.delivered("chat", found.fingerprint, 1)
+    assert not opened.queue.delivered("chat", found.incident, found.fingerprint, 1)
 
 
 def test_any_row_of_a_page_is_enough(opened: Opened) -> None:
@@ -215,9 +216,10 @@ def test_any_row_of_a_page_is_enough(opened: Opened) -> None:
     page: dict[str, Any] = {"fingerprint": "opener", "dedup_key": "page"}
     opened.insert([row("A", **page), row("B", **page), row("A", Action.RESOLVE, **page)])
     finish(opened, take(opened), DeliveryStatus.FAILED)
-    assert not opened.queue.delivered("chat", "opener", 1)
+    incident = take(opened).incident
+    assert not opened.queue.delivered("chat", incident, "opener", 1)
     finish(opened, take(opened), DeliveryStatus.SENT)
-    assert opened.queue.delivered("chat", "opener", 1)
+    assert opened.queue.delivered("chat", incident, "opener", 1)
     assert due(opened) == [("A", "resolve")]
 
 
@@ -361,3 +363,17 @@ def test_an_attempt_that_ends_late_counts_while_nobody_has_tried_again(opened: O
     opened.queue.finish(replace(found, status=DeliveryStatus.PENDING, ambiguous=True))
     opened.queue.finish(replace(hung, status=DeliveryStatus.SENT))
     assert due(opened) == [], "it was sent"
+
+
+def test_an_end_that_is_planned_is_known_whatever_becomes_of_it(opened: Opened) -> None:
+    opened.insert([row("A"), row("A", Action.RESOLVE), row("B")])
+    found = take(opened)
+    of = (found.incident, found.fingerprint)
+    assert opened.queue.ending("chat", *of, 1)
+    assert not opened.queue.ending("pager", *of, 1) and not opened.queue.ending("chat", *of, 2)
+    assert not opened.queue.ending("chat", "another", found.fingerprint, 1)
+    other = opened.queue.due("chat", 100.0, 10)[1]
+    assert not opened.queue.ending("chat", other.incident, other.fingerprint, 1)
+    finish(opened, found, DeliveryStatus.SENT)
+    finish(opened, take(opened), DeliveryStatus.FAILED)
+    assert opened.queue.ending("chat", *of, 1)
