@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,14 @@ _FLAGS: Final = (
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost",
 )
+_ARRANGE: Final = """
+import fcntl, os, sys
+high = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(high[0], 3)
+os.dup2(high[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""The protocol is on the descriptors 3 and 4 of the child, whatever their numbers are here."""
 KEYS: Final[Mapping[str, tuple[str, int, str]]] = {
     "Tab": ("Tab", 9, ""),
     "Enter": ("Enter", 13, "\r"),
@@ -59,9 +68,8 @@ class Browser:
             services.missing("Chromium is not on this machine (Debian: chromium)")
         to_child, self._write = os.pipe()
         self._read, from_child = os.pipe()
-        # The protocol is on the descriptors 3 and 4 of the child, whatever their numbers are here.
-        arrange = f'exec "$0" "$@" 3<&{to_child} 4>&{from_child}'
-        command = ["sh", "-c", arrange, program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        arrange = [sys.executable, "-I", "-c", _ARRANGE, str(to_child), str(from_child)]
+        command = [*arrange, program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
         self._process = subprocess.Popen(
             command,
             pass_fds=(to_child, from_child),
@@ -181,8 +189,17 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, script: str, what: str) -> Any:
-        """Wait until an expression is true."""
-        return services.until(lambda: self.evaluate(script), what, seconds=_PATIENCE, pause=0.05)
+        """Wait until an expression is true; between two pages it cannot be asked, which is no answer."""
+
+        def asked() -> Any:
+            try:
+                return self.evaluate(script)
+            except BrowserError as error:
+                if "SyntaxError" in str(error):
+                    raise
+                return None
+
+        return services.until(asked, f"{what}: {script}", seconds=_PATIENCE, pause=0.05)
 
     def text(self) -> str:
         """What there is to read on it."""

@@ -157,6 +157,7 @@ def test_without_a_session_every_page_is_the_login(guarded: TestClient, store: S
     assert answer.status_code == 401
     assert '<form method="post" action="/login"' in answer.text and 'name="next" value="/?x=1"' in answer.text
     assert "GradNormTenfold" not in answer.text
+    assert 'name="next" value="/incidents/a%2Fb%20%231"' in guarded.get("/incidents/a%2Fb%20%231").text
     assert guarded.get("/", headers={"accept": "*/*"}).json()["error"].startswith("a token is needed")
 
 

@@ -82,7 +82,7 @@ def chart(
         limits=limit_lines,
         band=None if normal is None else _band(normal, low, high, up),
         onset=across(onset) if shows_onset and onset is not None else None,
-        y_ticks=[Tick(up(at), f"{at:.3g}") for at in ((low, high) if high > low else (low,))],
+        y_ticks=[Tick(up(at), _short(at)) for at in ((low, high) if high > low else (low,))],
         x_ticks=_x_ticks(steps, across),
     )
 
@@ -142,6 +142,14 @@ def _band(normal: tuple[float, float], low: float, high: float, up: _Axis) -> tu
         return None
     top = up(above)
     return top, round(max(1.0, up(below) - top), 1)
+
+
+def _short(value: float) -> str:
+    """So short that it fits beside the axis."""
+    if value and not 1e-3 <= abs(value) < 1e6:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{value:.4g}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _x_ticks(steps: Sequence[int], across: _Axis) -> list[Tick]:

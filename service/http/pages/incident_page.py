@@ -26,7 +26,10 @@ MEANING: Final = {
 }
 FIRST_ROWS: Final = 12
 """Rows of the three states that are not folded away."""
-_STRETCHES: Final = 6
+FIRST_STEPS: Final = 5
+FIRST_CHARTS: Final = 6
+FIRST_RULES: Final = 3
+_STRETCHES: Final = 4
 
 
 class Stretch(NamedTuple):
@@ -41,6 +44,8 @@ class Judged(NamedTuple):
     """A rule of the incident and what it said."""
 
     rule: Rule
+    place: str
+    """Where it stands, without the folders."""
     stretches: Sequence[Stretch]
     """The newest ones, the newest first."""
     earlier: int
@@ -53,7 +58,6 @@ class Told(NamedTuple):
     normal: str
     moved: str
     kind: str
-    hint: str
     cost: str
     rollouts: str
     missing: Sequence[str]
@@ -82,6 +86,9 @@ def incident_page(
         "bundle": bundle,
         "states": states,
         "first_rows": FIRST_ROWS,
+        "first_steps": FIRST_STEPS,
+        "first_charts": FIRST_CHARTS,
+        "first_rules": FIRST_RULES,
         "judged": [] if bundle is None else [_judged(rule) for rule in bundle.rules],
         "events": events,
         "heard": heard,
@@ -93,15 +100,14 @@ def _told(summary: Summary, bundle: Bundle | None, now: float) -> Told:
     lead = summary.lead.told
     known = lead.brief or next((each.told.brief for each in summary.members if each.told.brief is not None), None)
     event = lead.event
-    steps = [*(bundle.checks if bundle is not None else ()), *(event.next if event is not None else ())]
-    if known is not None and known.hint:
-        steps.insert(0, known.hint)
+    hint = [known.hint] if known is not None and known.hint else []
+    # What is to be done about the alert that leads comes first, whichever began first.
+    steps = [*hint, *(event.next if event is not None else ()), *(bundle.checks if bundle is not None else ())]
     return Told(
         event=event,
         normal="" if known is None else briefs.against(known),
         moved="" if known is None else briefs.moved_first(known, count=6),
         kind="" if known is None else briefs.kind(known),
-        hint="" if known is None else known.hint,
         cost="" if known is None else briefs.cost(known, _since_onset(summary, known, now)),
         rollouts="" if known is None else known.rollouts,
         missing=() if known is None else known.missing,
@@ -144,7 +150,7 @@ def _metric(line: Line, onset: int) -> Chart | None:
 def _judged(rule: Rule) -> Judged:
     stretches = list(_stretches(rule.said))
     stretches.reverse()
-    return Judged(rule, stretches[:_STRETCHES], max(0, len(stretches) - _STRETCHES))
+    return Judged(rule, rule.place.rpartition("/")[2], stretches[:_STRETCHES], max(0, len(stretches) - _STRETCHES))
 
 
 def _stretches(said: Sequence[Said]) -> Iterable[Stretch]:

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from service.http.access import Access
-from service.http.pages.forms import session_routes
+from service.http.pages.forms import own_path, session_routes
 from service.http.pages.incident_forms import SPANS, incident_form_routes
 from service.http.pages.incident_page import incident_page
 from service.http.pages.overview import overview
@@ -152,7 +152,9 @@ def shown(handler: Callable[[Request], Response], site: Site, access: Access) ->
 def login_form(request: Request, site: Site) -> Response:
     """In the place of a page. Who follows a link from a chat is asked to come again, from here: a browser sends the cookie of a
     session (SameSite=Strict) with no request that another site began."""
-    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    # As it was asked for: the decoded path has lost which signs were part of a name.
+    path, query = request.scope["raw_path"].decode("ascii", "replace"), request.scope["query_string"].decode("ascii", "replace")
+    target = own_path(f"{path}?{query}" if query else path)
     values: dict[str, Any] = {"wrong": "", "next": target, "again": request.headers.get("sec-fetch-site") == "cross-site"}
     return site.page(request, "login.html.j2", 401, **values)
 
