@@ -101,6 +101,12 @@ class Draft:
         for name in self.incident.pages:
             self._pages.update(name, note)
 
+    def remark(self, note: str) -> None:
+        """Tell the open threads of what no alert and nobody of them has said."""
+        for name in self.incident.pages:
+            if self._pages.reach(name).scope == "thread":
+                self._changes.setdefault(name, []).append(note)
+
     def close(self, print_: str, owner: str) -> None:
         """End a firing alert for everybody who was told, and tell nobody of it again."""
         told = self.incident.alerts[print_]

@@ -22,7 +22,8 @@ The rules of the planner
    expiry and is over with the incident.
 9. A receiver of scope "thread" is also told, in one update per moment, when alerts that it was told of resolve while others of
    its page fire on, become explained, or fire by themselves again; not with `send_resolved: false`. A mute is no reason for an
-   update: what is muted stands on the board of the next row. Every row to a page carries the board.
+   update: what is muted stands on the board of the next row. Every row to a page carries the board. Threads also hear
+   remarks: what the job was asked, what it answered.
 10. An incident that is closed by hand: all who were told are told the end, with who closed it. What fires on stays in the
     incident and is told to nobody until it has cleared and fires anew; an alert that is new to the incident is told as ever.
 11. What pages nobody waits a little (`Timing.wait`) for others of its incident, by receiver: then all that still fires is
@@ -198,6 +199,16 @@ class IncidentBook:
             draft.close(print_, owner)
         draft.finish()
         return self._plan(self._put(draft, now))
+
+    def remark(self, incident: str, note: str, now: float) -> Plan:
+        """Tell the threads of an open incident what else there is to know, in one line. Nothing when none is told of it."""
+        found = self._opened.by_id(incident)
+        if found is None:
+            return Plan()
+        draft = self._draft(found, now)
+        draft.remark(note)
+        draft.finish()
+        return self._plan(self._put(draft, now)) if draft.rows else Plan()
 
     def over_elsewhere(self, incidents: Collection[str], now: float) -> Plan:
         """These strangers are over, as the store knows."""

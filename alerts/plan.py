@@ -30,6 +30,12 @@ class Plan(NamedTuple):
     kept: Kept | None = None
     """What has changed of the book's own state, if anything has."""
 
+    def followed_by(self, later: Plan) -> Plan:
+        """Both as one; of an incident in both the later copy counts."""
+        incidents = {incident.id: incident for incident in (*self.incidents, *later.incidents)}
+        rows = [*self.deliveries, *later.deliveries]
+        return Plan(list(incidents.values()), rows, self.kept if later.kept is None else later.kept)
+
     @property
     def receivers(self) -> set[str]:
         """Whose workers to wake after the commit."""

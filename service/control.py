@@ -56,7 +56,10 @@ class Control:
             return Outcome(ok=False, needless=True, reason="over", detail=stop.over)
         if control.expired(stop.request, self._clock()):
             return Outcome(ok=False, reason="expired", detail="the job could not be asked before the request expired")
-        return self._publish.send(stop.request)
+        outcome = self._publish.send(stop.request)
+        if outcome.ok:
+            log.info("run %r is asked to %s by rule %s", stop.request.run, stop.request.action, stop.request.rule)
+        return outcome
 
     def reconcile(self, delivery: Delivery) -> Outcome | None:
         return None  # sent a second time it is the same request

@@ -22,7 +22,7 @@ from service.own_alerts import Own
 from service.parts import Parts
 from service.pending import Pending
 from service.self_watch import SelfWatch
-from service.stop_requests import Stop, heard, watched
+from service.stop_requests import Stop, heard, news, watched
 from service.store.model import StoredRecord
 from service.storm_watch import StormWatch
 from service.tally import Tally
@@ -161,13 +161,17 @@ class Evaluating:
         return self._plan(live, stop, events, now, record.attempt)
 
     def _plan(self, live: Live, stop: Stop | None, events: Sequence[AlertEvent], now: float, declared: int = 0) -> _Told:
-        if not events:
+        if not events and stop is live.stop:
             return _Told(events, NOTHING, stop)
-        looked = None if self._parts.clerk is None else self._parts.clerk.look(live, self.engine, events, now)
-        plan = self._parts.book.apply(events, now, NO_BRIEFS if looked is None else looked.briefs)
-        if self._parts.stops is not None:
-            stop, rows = self._parts.stops.ask(stop, live.run, events, plan, now, declared=declared)
-            plan = plan._replace(deliveries=[*plan.deliveries, *rows])
+        book, plan, looked = self._parts.book, NOTHING, None
+        if events:
+            looked = None if self._parts.clerk is None else self._parts.clerk.look(live, self.engine, events, now)
+            plan = book.apply(events, now, NO_BRIEFS if looked is None else looked.briefs)
+            if self._parts.stops is not None:
+                stop, rows = self._parts.stops.ask(stop, live.run, events, plan, now, declared=declared)
+                plan = plan._replace(deliveries=[*plan.deliveries, *rows])
+        if stop is not None and stop is not live.stop and (said := news(live.stop, stop, now)):
+            plan = plan.followed_by(book.remark(stop.incident, said, now))
         return _Told(events, plan, stop, looked)
 
     def _note(self, live: Live, told: _Told, pending: Pending, now: float) -> None:
@@ -186,6 +190,8 @@ class Evaluating:
         earlier = [stored for stored in pending.records if stored.run == run]
         live = shelf.get(run, partition, pending.touched)
         self._parts.book.restore(pending.incidents(run))
+        if live is not None:
+            live.stop = pending.stops.get(run, live.stop)
         if live is None or not earlier:
             pending.touched.pop(run, None)
             return
@@ -194,7 +200,6 @@ class Evaluating:
             self._judge(live, stored.raw, record, now, silence)
             live.partition = stored.raw.partition
             live.sequence += 1
-        live.stop = pending.stops.get(run, live.stop)
         owed = [row.incident for row in pending.evidence.values() if row.run == run and row.waits]
         live.evidence_waits = owed[-1] if owed else live.evidence_waits
         pending.touched[run] = live

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from alerts.identity import delivery_id, fingerprint, incident_key
 from alerts.incidents import MuteBy, Plan
 from alerts.model import Action, Delivery, Incident, Told
+from alerts.notes import moment
 from alerts.text import clean_line, cut_characters
 from collector.applied import Outcome
 from collector.model import RawRecord, RunStatus
@@ -181,6 +182,13 @@ def _over(stop: Stop, run: Run, events: Sequence[AlertEvent]) -> Stop:
     if not stop.over and any(event.state is EventState.RESOLVED and fingerprint(event) == stop.fingerprint for event in events):
         stop = replace(stop, over="the alert that asked is over")
     return stop
+
+
+def news(before: Stop | None, after: Stop, now: float) -> str:
+    """What the threads of its incident are told, if that has changed: asked, or answered."""
+    if before is None or before.request.id != after.request.id:
+        return f"the job is asked to {_ACTIONS[after.request.action]}, until {moment(after.request.expires_at, now)}"
+    return after.over if before.acknowledged_at is None and after.acknowledged_at is not None else ""
 
 
 def _told(plan: Plan, print_: str) -> tuple[Incident, Told] | None:

@@ -62,3 +62,27 @@ def test_of_what_it_was_not_told_a_thread_hears_nothing() -> None:
     of = IncidentBook(lambda about: ["thread"] if about.alert == "A" else ["pager"], REACH)
     of.apply([at(1, "A"), at(1, "B"), at(1, "I", severity=Severity.INFO)], 1.0)
     assert said(of.apply([over(2, "B"), over(2, "I")], 2.0)) == [("pager", "resolve", "")]
+
+
+def test_a_remark_is_a_line_in_the_threads_that_are_open() -> None:
+    of = IncidentBook(everybody, REACH)
+    assert of.remark("run-1#1", "nobody knows of it", 0.5) == Plan()
+    begun = of.apply([at(1, "A"), at(1, "B")], 1.0)
+    (found,) = begun.incidents
+    first = of.remark(found.id, "the job is asked to pause", 1.0)
+    assert said(first) == [("thread", "update", "the job is asked to pause"), ("deaf", "update", "the job is asked to pause")]
+    assert first.deliveries[0].board != () and first.incidents[0].updates == found.updates + 1
+    second = of.remark(found.id, "it answered", 2.0)
+    both = begun.followed_by(first).followed_by(second)
+    assert len({row.id for row in both.deliveries}) == len(both.deliveries) == 10
+    assert [incident.updates for incident in both.incidents] == [2] and both.kept is begun.kept
+    of.apply([over(3, "A"), over(3, "B")], 3.0)
+    assert of.remark(found.id, "too late", 4.0) == Plan()
+
+
+def test_a_remark_about_what_no_thread_knows_is_nothing() -> None:
+    of = IncidentBook(lambda _event: ["pager"], REACH)
+    (found,) = of.apply([at(1, "A")], 1.0).incidents
+    assert of.remark(found.id, "the job is asked to pause", 1.0) == Plan()
+    after = of.open_incident(found.run)
+    assert after is not None and after.updates == 0

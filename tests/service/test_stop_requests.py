@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from alerts.incidents import Reach
 from alerts.model import Delivery, DeliveryStatus
 from alerts.muting.model import Mute
 from rules.engine import Engine
@@ -366,3 +367,25 @@ def test_a_record_that_raises_leaves_the_request_as_it_was(bench: Bench, monkeyp
     assert pages(bench) == [("firing", 5)]
     live = bench.shelf.get("r", "memory/0")
     assert live is not None and live.stop == kept(bench)
+
+
+def test_the_thread_of_the_incident_hears_what_was_asked_and_answered(bench: Bench) -> None:
+    bench.book.reconfigure(lambda _event: ["thread"], {"thread": Reach("thread")})
+    first = asked(bench)
+    bench.now = 60.0
+    bench.push(bad(2), bad(3, ack=first), bad(4, ack=first), fine(5, ack=first))
+    bench.read()
+    found = []
+    while waiting := bench.store.deliveries.due("thread", 1e12, 10):
+        (each,) = waiting
+        bench.store.deliveries.begin(each)
+        bench.store.deliveries.finish(replace(each, status=DeliveryStatus.SENT))
+        found.append((each.action.value, each.note))
+    assert found == [
+        ("trigger", ""),
+        ("update", "the job is asked to pause, until 01:00 UTC"),
+        ("update", "the job acknowledged at step 3"),
+        ("resolve", ""),
+    ]
+    (incident,) = bench.store.incidents("r")
+    assert incident.updates == 2
