@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from alerts.matching import MatchEntry
 from alerts.model import Acknowledgement
+from alerts.muting.hours import Hours
+from alerts.muting.model import Silence, Window
+from alerts.muting.muting import Declared
 from collector.model import RunStatus
 from collector.runs import Runs
 from rules.model import EventState, Severity
@@ -19,6 +23,7 @@ from service.http.access import Access, Token
 from service.http.app import build
 from service.http.pages import words
 from service.http.pages.forms import own_path
+from service.http.pages.overview import mutes
 from service.http.pages.run_reader import RunReader
 from service.roles import Caller, Role
 from service.store import reading
@@ -253,6 +258,32 @@ def test_a_form_that_cannot_be_read(guarded: TestClient, body: bytes) -> None:
 )
 def test_after_a_login_one_stays_here(text: str, path: str) -> None:
     assert own_path(text) == path
+
+
+# ---- silences
+
+
+def test_what_keeps_alerts_from_being_told_stands_on_the_first_page() -> None:
+    def silence(id_: str, starts: float, expires: float, place: str = "") -> Silence:
+        return Silence(
+            id=id_,
+            match=MatchEntry(run="abl-*"),
+            owner="ada",
+            reason="known",
+            starts_at=starts,
+            expires_at=expires,
+            place=place,
+        )
+
+    hours = Hours(begins="22:00", ends="06:00", zone="Europe/Berlin", days=["sat"])
+    window = Window(name="upgrade", match=MatchEntry(run="*"), owner="bob", reason="kernel", hours=hours)
+    declared = Declared((silence("late", 0.0, 9_000.0), silence("soon", 200.0, 8_000.0), silence("over", 0.0, 50.0)), (window,))
+    found = mutes(declared, 100.0)
+    assert [each.what for each in found] == ["silence soon", "silence late", "maintenance upgrade"]
+    assert found[0].when == "from 1970-01-01 00:03:20 UTC until 1970-01-01 02:13:20 UTC"
+    assert found[1].when == "until 1970-01-01 02:30:00 UTC, for 2 h 28 min"
+    assert (found[1].match, found[1].owner, found[1].reason) == ("run abl-*", "ada", "known")
+    assert found[2].when == hours.told()
 
 
 # ---- words

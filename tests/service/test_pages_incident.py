@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alerts.identity import fingerprint
-from alerts.model import Incident, Told
+from alerts.model import Incident, Member, Storm, Told
 from collector.signals.first_movers import FirstMovers, Mover
 from collector.signals.triage import Triage
 from rules.model import Severity
@@ -105,9 +105,11 @@ def test_an_incident_that_is_over_has_its_page(bench: Bench) -> None:
     page = client.get(PATH).text
     assert "<title>over: page High" in page and "<strong>Over</strong>" in page and "1970-01-01 00:43:00 UTC" in page
     assert "and lasted 1 min" in page and "Nobody has acknowledged" not in page
+    assert f"/api/v1{PATH}/evidence.zip" in page and client.get(f"/api/v1{PATH}/evidence.zip").status_code == 200
     assert "there is nothing to do" in page and "resolved" in page and "look at the gradient" in page
     assert PATH in client.get("/runs/team%2Fabl%20%231").text, "the run's page leads to it"
-    assert "Nothing is open" in client.get("/").text
+    first = client.get("/").text
+    assert "Nothing is open" in first and PATH in first[first.index("Ended lately") :]
 
 
 @pytest.mark.parametrize("id_", ["nothing", "%3Cscript%3E", "r%232", "..%2f", "%00"])
@@ -126,6 +128,38 @@ def test_without_evidence_and_with_evidence_that_cannot_be_read() -> None:
         assert "No evidence was kept" in page and "GradNormTenfold" in page and "Nobody." in page
         store.commit(Commit([], 6.0, evidence=[EvidenceRow("r#1", "r", False, b"of another version")]))
         assert "No evidence was kept" in reader(store, Watched()).get("/incidents/r%231").text
+
+
+def test_a_storm_leads_to_its_incidents_and_they_to_it() -> None:
+    alert = Told(
+        alert="TocsinStorm", id="tocsin-storm", severity=Severity.PAGE, layer=0, event=event("tocsin.storm", "TocsinStorm")
+    )
+    members = {
+        f"r{n}#1": Member(run=f"r{n}", alerts={"f": "High", "g": "Low"}, severity=Severity.WARNING, step=n) for n in range(3)
+    }
+    members["loud<b>#2"] = Member(run="loud<b>", alerts={"f": "High"}, severity=Severity.STOP, step=9)
+    storm = Incident(
+        id="tocsin.storm#1",
+        run="tocsin.storm",
+        number=1,
+        opened_at=70.0,
+        opened_step=0,
+        alerts={"s": alert},
+        kind="storm",
+        storm=Storm(members=members, joined=30),
+    )
+    one = incident("r1")
+    one.alerts["f"].storm, one.alerts["f"].through = storm.id, ["pager"]
+    with Store() as store:
+        store.commit(Commit([], 5.0, incidents=[storm, one]))
+        client = reader(store, Watched())
+        page = client.get("/incidents/tocsin.storm%231").text
+        assert "30 incidents joined, 26 of them over." in page
+        assert page.index("/incidents/loud%3Cb%3E%232") < page.index("/incidents/r0%231") < page.index("/incidents/r2%231")
+        assert "High, Low" in page and "loud<b>" not in page and "No evidence" not in page
+        assert "/runs/tocsin.storm" not in page, "a run of the collector's own has no page"
+        member = client.get("/incidents/r1%231").text
+        assert "chat, pager" in member and 'href="/incidents/tocsin.storm%231">a storm</a>' in member
 
 
 # ---- one line

@@ -94,6 +94,8 @@ def _span(fields: Fields) -> float:
 
 def _match(incident: Incident, rule: str) -> MatchEntry:
     """One rule on this run, or all of it; names are meant as they are, whatever signs are in them."""
+    if incident.storm is not None:
+        raise HTTPException(400, "A storm stands for alerts of other runs; silence those.")
     if not rule:
         return MatchEntry(run=escape(incident.run))
     if all(told.id != rule for told in incident.alerts.values()):

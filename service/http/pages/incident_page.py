@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from alerts import brief as briefs
 from alerts.brief import Brief
+from alerts.model import Member as Joined
 from rules.model import AlertEvent
 from service.evidence.bundle import Bundle, Line, Rule
 from service.evidence.history import Said
@@ -15,6 +16,7 @@ from service.http.pages.charts import Chart, chart, charts
 from service.http.pages.run_page import sorted_links
 from service.http.pages.states import three_states
 from service.http.pages.summary import Member, Summary
+from service.http.pages.words import LOUDNESS
 from service.store.model import AlertRow
 from service.store.reading import Some
 
@@ -29,6 +31,7 @@ FIRST_ROWS: Final = 12
 FIRST_STEPS: Final = 5
 FIRST_CHARTS: Final = 6
 FIRST_RULES: Final = 3
+MAX_MEMBERS: Final = 200
 _STRETCHES: Final = 4
 
 
@@ -92,6 +95,7 @@ def incident_page(
         "judged": [] if bundle is None else [_judged(rule) for rule in bundle.rules],
         "events": events,
         "heard": heard,
+        "members": _members(summary),
         "can_silence": _can_silence(summary),
     }
 
@@ -157,6 +161,13 @@ def _stretches(said: Sequence[Said]) -> Iterable[Stretch]:
     for verdict, group in groupby(said, key=lambda each: each.verdict):
         steps = [each.step for each in group]
         yield Stretch(verdict.replace("_", " "), steps[0], steps[-1])
+
+
+def _members(summary: Summary) -> list[tuple[str, Joined]]:
+    """Of a storm: what is told through it and is not over, by incident; the loudest first."""
+    storm = summary.incident.storm
+    found = [] if storm is None else list(storm.members.items())
+    return sorted(found, key=lambda each: (LOUDNESS[each[1].severity], each[1].run))[:MAX_MEMBERS]
 
 
 def _can_silence(summary: Summary) -> list[tuple[str, Member]]:

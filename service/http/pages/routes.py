@@ -26,7 +26,7 @@ from service.http.access import Access
 from service.http.pages.forms import own_path, session_routes
 from service.http.pages.incident_forms import SPANS, incident_form_routes
 from service.http.pages.incident_page import incident_page
-from service.http.pages.overview import overview
+from service.http.pages.overview import mutes, overview
 from service.http.pages.run_page import MAX_EVENTS, MAX_INCIDENTS, run_page
 from service.http.pages.run_reader import RunReader
 from service.http.pages.site import Site, static_routes
@@ -41,6 +41,7 @@ from service.store.store import Store
 log = logging.getLogger(__name__)
 
 MAX_RUNS: Final = 1_000
+MAX_CLOSED: Final = 10
 
 
 class Health(Protocol):
@@ -75,8 +76,11 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
     def home(request: Request) -> Response:
         store, health = sources.store, sources.health
         trouble = health.unhealthy() + health.unready()
-        found = overview(store.runs(limit=MAX_RUNS), store.firing(), store.open_incidents(), trouble, sources.clock())
-        return site.page(request, "home.html.j2", **found)
+        now = sources.clock()
+        found = overview(store.runs(limit=MAX_RUNS), store.firing(), store.open_incidents(), trouble, now)
+        closed = [summarised(each, now) for each in reading.closed_incidents(store.database, limit=MAX_CLOSED) if each.alerts]
+        muted = [] if sources.mute_desk is None else mutes(sources.mute_desk.declared(), now)
+        return site.page(request, "home.html.j2", closed=closed, muted=muted, **found)
 
     def run(request: Request) -> Response:
         store, name = sources.store, str(request.path_params["run"])
@@ -110,8 +114,9 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
             reading.heard(store.database, found.id),
             now,
         )
+        has_run = reading.run(store.database, found.run) is not None  # those of the collector itself have no row
         may_act = visitor is not None and visitor.caller.role.may(Role.OPERATOR) and sources.can_act
-        return site.page(request, "incident.html.j2", may_act=may_act, spans=SPANS, **values)
+        return site.page(request, "incident.html.j2", may_act=may_act, has_run=has_run, spans=SPANS, **values)
 
     return [
         Route("/", shown(home, site, access)),

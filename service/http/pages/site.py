@@ -62,6 +62,7 @@ class Site:
             "iso": words.iso,
             "run_path": words.run_path,
             "incident_path": words.incident_path,
+            "api_path": words.api_path,
         }
         environment.globals |= {"plural": words.plural, "signs": words.SIGNS}
         self._environment = environment

@@ -79,6 +79,11 @@ def incident_path(incident: str) -> str:
     return f"/incidents/{_segment(incident)}"
 
 
+def api_path(incident: str) -> str:
+    """The address of an incident for programs."""
+    return f"/api/v1/incidents/{_segment(incident)}"
+
+
 def _segment(text: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="")
 
