@@ -1,0 +1,159 @@
+"""What is said of an incident through its page, on a running collector: done once and told, or refused with a reason."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from alerts.model import Incident, Storm, Told
+from rules.model import Severity
+from service.store.model import Commit
+from tests.kit.collecting import until
+from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, SECRETS, Collector, sick, sound
+from tests.kit.pipelines import begin
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    started = Collector(tmp_path_factory.mktemp("collector"))
+    started.fires()
+    yield started
+    assert started.running.stop()
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Collector]:
+    """One that a test may change for good."""
+    started = Collector(tmp_path)
+    started.fires()
+    yield started
+    assert started.running.stop()
+
+
+@contextmanager
+def session(collector: Collector, name: str) -> Iterator[httpx.Client]:
+    """A browser that is logged in."""
+    with httpx.Client(base_url=collector.url, trust_env=False, headers={"accept": "text/html"}, timeout=60.0) as client:
+        assert client.post("/login", data={"token": SECRETS[name]}).status_code == 303
+        yield client
+
+
+def proof(client: httpx.Client) -> str:
+    found = re.search(r'name="proof" value="([^"]+)"', client.get("/").text)
+    assert found is not None
+    return found[1]
+
+
+def test_said_done_and_shown(fresh: Collector, caplog: pytest.LogCaptureFixture) -> None:
+    with session(fresh, "OLGA") as olga, caplog.at_level(logging.INFO):
+        of_session = proof(olga)
+        done = olga.post(f"{INCIDENT_PATH}/acknowledge", data={"proof": of_session, "for": "4h"})
+        assert (done.status_code, done.headers["location"]) == (303, f"{INCIDENT_PATH}?said=acknowledged")
+        page = olga.get(done.headers["location"]).text
+        assert "Acknowledged. Reminders and escalation wait until then." in page
+        assert "Acknowledged by <strong>olga</strong>" in page
+        reason = {"reason": " known\n<b> ", "what": "high", "for": "1d"}
+        done = olga.post(f"{INCIDENT_PATH}/silence", data={"proof": of_session, **reason})
+        assert done.headers["location"] == f"{INCIDENT_PATH}?said=silenced"
+        assert "known &lt;b&gt;" in olga.get("/").text
+        done = olga.post(f"{INCIDENT_PATH}/silence", data={"proof": of_session, **reason, "what": ""})
+        assert done.status_code == 303
+        one, whole = sorted(fresh.running.store.mutes.declared().silences, key=lambda each: each.match.rule is None)
+        assert (one.match.rule, one.match.run, one.owner, one.reason) == ("high", RUN, "olga", "known <b>")
+        assert (whole.match.rule, whole.match.run) == (None, RUN)
+        assert one.expires_at - one.starts_at == 86_400.0
+        done = olga.post(f"{INCIDENT_PATH}/close", data={"proof": of_session})
+        assert done.headers["location"] == f"{INCIDENT_PATH}?said=closed"
+        fresh.told("closed by olga")
+    for line in (f"olga acknowledged incident {INCIDENT} for 14400 s", "olga silenced", f"olga closed incident {INCIDENT}"):
+        assert line in caplog.text
+    assert "secret-token" not in caplog.text and of_session not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "fields", "status", "why"),
+    [
+        ("VERA", "acknowledge", {"for": "2h"}, 403, "this needs operator"),
+        ("VERA", "silence", {"for": "2h", "reason": "x"}, 403, "this needs operator"),
+        ("VERA", "close", {}, 403, "this needs operator"),
+        ("OLGA", "acknowledge", {}, 400, "no length of time"),
+        ("OLGA", "acknowledge", {"for": "99d"}, 400, "no length of time"),
+        ("OLGA", "silence", {"for": "2h", "reason": " \n"}, 400, "Say why"),
+        ("OLGA", "silence", {"for": "2h", "reason": "x" * 501}, 400, "Say why"),
+        ("OLGA", "silence", {"for": "2h", "reason": "x", "what": "*"}, 400, "no alert of the incident"),
+        ("OLGA", "silence", {"for": "x", "reason": "x"}, 400, "no length of time"),
+    ],
+)
+def test_what_is_refused_says_why_and_changes_nothing(
+    collector: Collector, name: str, what: str, fields: dict[str, str], status: int, why: str
+) -> None:
+    with session(collector, name) as client:
+        refused = client.post(f"{INCIDENT_PATH}/{what}", data={"proof": proof(client), **fields})
+        assert (refused.status_code, why in refused.text) == (status, True)
+        assert f'href="{INCIDENT_PATH}"' in refused.text, "and leads back"
+    _is_as_it_was(collector)
+
+
+@pytest.mark.parametrize("what", ["acknowledge", "silence", "close"])
+@pytest.mark.parametrize("given", ["", "x", "of another session"])
+def test_a_form_that_is_not_of_this_session(collector: Collector, what: str, given: str) -> None:
+    with session(collector, "OLGA") as olga, session(collector, "OLGA") as other:
+        text = proof(other) if given == "of another session" else given
+        refused = olga.post(f"{INCIDENT_PATH}/{what}", data={"proof": text, "for": "2h", "reason": "x"})
+        assert refused.status_code == 403 and "not of your session" in refused.text
+    _is_as_it_was(collector)
+
+
+@pytest.mark.parametrize("what", ["acknowledge", "silence", "close"])
+def test_without_a_session_there_is_the_login_and_a_bearer_token_is_none(collector: Collector, what: str) -> None:
+    bearer = {"authorization": f"Bearer {SECRETS['OLGA']}"}
+    for headers in ({}, bearer):
+        answer = httpx.post(
+            f"{collector.url}{INCIDENT_PATH}/{what}", data={"for": "2h", "reason": "x"}, headers=headers, trust_env=False
+        )
+        assert answer.status_code == 401
+        assert f'name="next" value="{INCIDENT_PATH}"' in answer.text
+    _is_as_it_was(collector)
+
+
+@pytest.mark.parametrize("what", ["acknowledge", "silence", "close"])
+def test_of_an_incident_that_is_not_there_or_over_nothing_can_be_said(collector: Collector, what: str) -> None:
+    over = "/incidents/brief%231"
+    collector.sends(begin("brief"), *sound(1, 40, "brief"), *sick(41, 42, "brief"), *sound(43, 44, "brief"), run="brief")
+    with session(collector, "OLGA") as olga:
+        until(lambda: "<strong>Over</strong>" in olga.get(over).text, "it is over")
+        assert "there is nothing to do" in olga.get(over).text
+        fields = {"proof": proof(olga), "for": "2h", "reason": "x"}
+        for path in ("/incidents/nothing%3Cb%3E", over):
+            answer = olga.post(f"{path}/{what}", data=fields)
+            if what == "silence" and path == over:
+                assert answer.status_code == 303, "its run may fall ill again"
+                continue
+            assert answer.status_code == 404 and "There is no such open incident" in answer.text
+            assert "nothing&lt;b" not in answer.text, "what was asked for is not repeated"
+
+
+def test_a_storm_is_not_silenced_as_it_stands_for_other_runs(collector: Collector) -> None:
+    alert = Told(alert="TocsinStorm", id="tocsin-storm", severity=Severity.PAGE, layer=0)
+    storm = Incident(
+        id="x.storm#1", run="x.storm", number=1, opened_at=1.0, opened_step=0, alerts={"s": alert}, kind="storm", storm=Storm()
+    )
+    collector.running.store.commit(Commit([], 5.0, incidents=[storm]))
+    with session(collector, "OLGA") as olga:
+        page = olga.get("/incidents/x.storm%231").text
+        assert "A storm cannot be silenced" in page and "/silence" not in page
+        fields = {"proof": proof(olga), "for": "2h", "reason": "x", "what": ""}
+        assert olga.post("/incidents/x.storm%231/silence", data=fields).status_code == 400
+
+
+def _is_as_it_was(collector: Collector) -> None:
+    found = collector.running.store.incident(INCIDENT)
+    assert found is not None and found.acknowledged is None and found.closed_at is None
+    assert not any(told.closed_by for told in found.alerts.values())
+    assert all(each.match.run != RUN for each in collector.running.store.mutes.declared().silences)
