@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
+from jinja2 import Template
 
 from alerts.canary import CanaryEntry, canary_routes
 from alerts.durations import Duration, seconds
@@ -25,8 +26,11 @@ from alerts.receivers import KINDS
 from alerts.receivers.settings import Settings, Tools, check_address
 from alerts.routing import ALL, Route, Router
 from alerts.secrets import SecretError, parse_reference
+from alerts.template_entries import TemplateParts, TemplatesEntry, read_templates
+from alerts.templates import Templates
 from alerts.timing import StormLimit, Timing
 from alerts.tree import GROUP_WAIT, EscalateEntry, RouteEntry, named, route_tree
+from alerts.wording import Wording
 from rules.names import suggestion
 from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
 from rules.typed_yaml import convert
@@ -66,6 +70,8 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Files of silences, relative to this one."""
     links: dict[str, str] = {}
     """Link templates by label, for every message."""
+    templates: dict[str, TemplatesEntry] = {}
+    """Other words for messages, by receiver, by kind, or `default`."""
     heartbeat: HeartbeatEntry | None = None
     """A sign of life for a dead-man service."""
     canary: CanaryEntry | None = None
@@ -87,6 +93,7 @@ class AlertsConfig:
     silence_files: Sequence[Path] = ()
     storm: StormLimit | None = None
     """Without it there are no storms."""
+    templates: TemplateParts = field(default_factory=dict)
 
     @property
     def timing(self) -> Timing:
@@ -100,8 +107,17 @@ class AlertsConfig:
 
     def lanes(self, tools: Tools) -> list[Lane]:
         """The receivers, made; raises ValueError (SecretError) if a secret went away since the file was checked."""
-        tools = tools._replace(links=self.links)
-        return [Lane(make(name, each, tools), KINDS[each.kind].pace) for name, each in self.settings.items()]
+        return [
+            Lane(make(name, each, tools._replace(wording=self.wording(name, each.kind, tools))), KINDS[each.kind].pace)
+            for name, each in self.settings.items()
+        ]
+
+    def wording(self, name: str, kind: str, tools: Tools) -> Wording:
+        """Of one receiver: of each part the template under its name, else under its kind, else under `default`."""
+        parts: dict[str, Template] = {}
+        for key in ("default", kind, name):
+            parts |= self.templates.get(key, {})
+        return Wording(self.links, Templates(parts, tools.template_failed) if parts else None)
 
 
 def default_config() -> AlertsConfig:
@@ -148,6 +164,7 @@ def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
     silence_files = [Path(file).parent / name for name in listed(entry.silences)]
     silences = load_silences(silence_files, errors)
     _check_links(entry.links, tree, errors)
+    templates = read_templates(entry.templates, find(tree, "templates"), known, KINDS, errors)
     if entry.canary is not None:
         named(entry.canary.receiver, find(tree, "canary", "receiver"), known, errors)
         named(entry.canary.tell, find(tree, "canary", "tell"), known, errors)
@@ -158,7 +175,7 @@ def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
     router = Router(replace(root, routes=(*canary_routes(entry.canary), *root.routes)))
     declared = Declared(silences, windows)
     storm = StormLimit(entry.storm.incidents, seconds(entry.storm.within))
-    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files, storm)
+    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files, storm, templates)
 
 
 def _place(error: ConfigError) -> tuple[str, int, int]:

@@ -6,12 +6,12 @@ mean that a field is gone or means something else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from alerts.messages import compose, finite, payload, plain_text
 from alerts.model import Delivery
 from alerts.text import clean_line, cut_characters
+from alerts.wording import Wording
 
 VERSION: Final = 1
 MAX_LINES: Final = 100
@@ -19,9 +19,9 @@ MAX_NOTE: Final = 1_000
 _MAX_TEXT: Final = 8_000
 
 
-def envelope(delivery: Delivery, links: Mapping[str, str]) -> dict[str, Any]:
+def envelope(delivery: Delivery, wording: Wording) -> dict[str, Any]:
     """JSON-ready data, all of its text cleaned and bounded; non-finite numbers are spelled "nan", "inf", "-inf"."""
-    message = compose(delivery, links)
+    message = compose(delivery, wording)
     return {
         "version": VERSION,
         "delivery": delivery.id,

@@ -15,7 +15,9 @@ import msgspec
 from alerts.brief import Brief
 from alerts.facts import MAX_FACTS, MAX_PROSE, facts, name, number, prose, short_facts
 from alerts.model import Action, Delivery, LineState
+from alerts.templated import templated
 from alerts.text import clean, clean_line, cut_characters, fit, fit_list
+from alerts.wording import PLAIN, Wording
 from rules.model import AlertEvent, EventState, Severity
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ class Message:
     """Severity, run, alert, step; one line."""
     summary: str
     facts: tuple[tuple[str, str], ...]
-    """Label and text, one line each: value against limit, reason, labels."""
+    """Label and text, one line each: value against limit, reason, labels. Lines of a template have no label."""
     next: tuple[str, ...]
     explains: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
@@ -57,30 +59,36 @@ def loudest(delivery: Delivery) -> Severity:
     return max(firing, key=list(Severity).index, default=delivery.event.severity)
 
 
-def compose(delivery: Delivery, links: Mapping[str, str] | None = None) -> Message:
-    """The message of a delivery; `links` are templates by label (see `link`). A resolve only says that it is over.
+def compose(delivery: Delivery, wording: Wording = PLAIN, *, word: str = "", others: int = 0) -> Message:
+    """The message of a delivery. A resolve only says that it is over.
+
+    word: what the title begins with, instead of what the row itself would say; others: how many more alerts the title counts.
 
     Never raises: a fault in here must not cost the page, so the bare title goes out instead and says that it is bare.
     """
+    word = word or _word(delivery)
     try:
-        return _compose(delivery, links or {})
+        message = _compose(delivery, wording.links, word, others)
+        if wording.templates is None:
+            return message
+        return templated(wording.templates, delivery, message, word, others)
     except Exception:
         log.exception("the message of delivery %s could not be composed", delivery.id)
         event = delivery.event
-        word = _word(delivery)
         title = f"{word} {event.run}: {event.alert} at step {event.step}".encode("ascii", "replace").decode()
         note = "(the full message could not be composed; see the log of Tocsin)"
         return Message(" ".join(title.split())[:MAX_PROSE], "", (), (), (), (), (note,))
 
 
-def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
+def _compose(delivery: Delivery, links: Mapping[str, str], word: str, others: int) -> Message:
     event = delivery.event
     said = (prose(delivery.note),) if delivery.note else ()
     notes = (MAY_REPEAT, *said) if delivery.ambiguous else said
     addresses, unusable = _links(delivery, links)
+    title = _title(word, event) + (f" (+{others} more)" if others > 0 else "")
     if delivery.action in (Action.RESOLVE, Action.UPDATE):
         return Message(
-            title=_title(_word(delivery), event),
+            title=title,
             summary="",
             facts=tuple(short_facts(delivery)),
             next=(),
@@ -90,7 +98,7 @@ def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
             board=_board(delivery),
         )
     return Message(
-        title=_title(_word(delivery), event),
+        title=title,
         summary=cut_characters(clean(event.summary).strip(), MAX_PROSE).text,
         facts=(*facts(delivery), *unusable),
         next=_next(delivery),
@@ -101,6 +109,12 @@ def _compose(delivery: Delivery, links: Mapping[str, str]) -> Message:
     )
 
 
+def fact_line(fact: tuple[str, str]) -> str:
+    """A fact as text; a line of a template's body has no label."""
+    label, text = fact
+    return f"{label}: {text}" if label else text
+
+
 def plain_text(message: Message, limit: int) -> str:
     """The whole message as text without markup, within `limit` characters."""
     parts = [message.title, *message.notes]
@@ -108,7 +122,7 @@ def plain_text(message: Message, limit: int) -> str:
         parts.append("Alerts:\n" + fit_list(message.board, limit))
     if message.summary:
         parts.append(message.summary)
-    parts += [f"{label}: {text}" for label, text in message.facts]
+    parts += map(fact_line, message.facts)
     if message.explains:
         parts.append("Explains:\n" + fit_list(message.explains, limit))
     if message.next:

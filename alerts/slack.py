@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from alerts.messages import Message
+from alerts.messages import Message, fact_line
 from alerts.text import fit, fit_list
 
 _HEADER: Final = 150
@@ -42,7 +42,7 @@ def slack_message(message: Message) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": fit(message.title, _HEADER, escape), "emoji": False}}
     ]
-    facts = "\n".join(f"{label}: {text}" for label, text in message.facts)
+    facts = "\n".join(map(fact_line, message.facts))
     body = "\n".join(part for part in (*message.notes, message.summary, facts) if part)
     blocks += _section(fit(body, _BODY, escape))
     if message.board:
@@ -64,7 +64,7 @@ def slack_message(message: Message) -> dict[str, Any]:
 
 def slack_line(message: Message) -> dict[str, Any]:
     """A message in a thread: the same, short, in one block."""
-    facts = "\n".join(f"{label}: {text}" for label, text in message.facts)
+    facts = "\n".join(map(fact_line, message.facts))
     steps = [f"Next: {step}" for step in message.next]
     whole = "\n".join(part for part in (message.title, *message.notes, message.summary, facts, *steps) if part)
     text = fit(whole, _LINE, escape)

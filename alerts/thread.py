@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -11,35 +10,34 @@ import msgspec.structs
 from alerts.identity import fingerprint
 from alerts.messages import Message, compose, loudest
 from alerts.model import Action, Delivery, LineState
+from alerts.wording import Wording
 from rules.model import Severity
 
 _SHOWN_FACTS: Final = ("Value", "Reason", "Verdict", "Explained by", "Cost")
 _LOUDNESS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
-def message_of(row: Delivery, links: Mapping[str, str]) -> Message:
+def message_of(row: Delivery, wording: Wording) -> Message:
     """The incident's message: in the words of its first alert, with the board and the loudness of now.
 
     The first row, and one whose beginning is not known, speaks for itself.
     """
     begun = row.begun
     if begun is None:
-        return compose(row, links)
+        return compose(row, wording)
     now = {"board": row.board, "note": row.note, "created_at": row.created_at}
     first = msgspec.structs.replace(begun, action=Action.TRIGGER, ambiguous=False, **now)
-    base = compose(first, links)
-    _, _, about = base.title.partition(" ")
     if row.action is Action.RESOLVE:
         over = sum(line.state is LineState.RESOLVED for line in row.board)
-        return replace(base, title=f"RESOLVED {_with_others(about, over - 1)}", next=(), explains=())
+        return replace(compose(first, wording, word="RESOLVED", others=over - 1), next=(), explains=())
     firing = sum(line.state is LineState.FIRING for line in row.board)
     word = (loudest(row) if row.board else _louder(row, begun)).upper()
-    return replace(base, title=f"{word} {_with_others(about, firing - 1)}")
+    return compose(first, wording, word=word, others=firing - 1)
 
 
-def line_of(row: Delivery, links: Mapping[str, str]) -> Message:
+def line_of(row: Delivery, wording: Wording) -> Message:
     """What the row adds to the thread: what happened, in short, and the next step of an alert that is new."""
-    whole = compose(row, links)
+    whole = compose(row, wording)
     title = whole.title
     if row.note and row.action in (Action.UPDATE, Action.REMIND):
         title, *about = reversed(whole.notes)  # the note itself says it; what is about the message comes behind
@@ -63,7 +61,3 @@ def calls_all(row: Delivery) -> bool:
 
 def _louder(row: Delivery, begun: Delivery) -> Severity:
     return max(row.event.severity, begun.event.severity, key=_LOUDNESS.__getitem__)
-
-
-def _with_others(about: str, others: int) -> str:
-    return f"{about} (+{others} more)" if others > 0 else about

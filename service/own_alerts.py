@@ -10,6 +10,7 @@ them and is kept in the store like a run's rule states, so that a restart neithe
 | tocsin-internal-error    | page     | a record raised an exception within the last fifteen minutes              |
 | tocsin-delivery-failed   | page     | a message was refused for good within the last fifteen minutes            |
 | tocsin-rule-error        | warning  | a rule failed on a run within the last fifteen minutes                    |
+| tocsin-template-failed   | warning  | a template of a message failed within the last fifteen minutes            |
 | tocsin-reload-failed     | warning  | the last reload was refused; the configuration before it stays in force   |
 """
 
@@ -34,6 +35,12 @@ class Own(enum.Enum):
     INTERNAL = ("TocsinInternalError", "tocsin-internal-error", Severity.PAGE, "Report the traceback from the log of Tocsin.")
     DELIVERY = ("TocsinDeliveryFailed", "tocsin-delivery-failed", Severity.PAGE, "Somebody was not told: check the receiver.")
     RULE = ("TocsinRuleError", "tocsin-rule-error", Severity.WARNING, "Correct the rule; it does not judge this run.")
+    TEMPLATE = (
+        "TocsinTemplateFailed",
+        "tocsin-template-failed",
+        Severity.WARNING,
+        "Correct the template in alerts.yaml; the messages went out in the built-in words.",
+    )
     RELOAD = ("TocsinReloadFailed", "tocsin-reload-failed", Severity.WARNING, "Correct the files and reload again.")
 
     def __init__(self, alert: str, id: str, severity: Severity, next: str) -> None:

@@ -80,7 +80,7 @@ class Alertmanager:
         self.refresh_seconds = settings.resend
         self._settings = settings
         self._secrets = tools.secrets
-        self._links = tools.links
+        self._wording = tools.wording
         self._clock = tools.clock
         self._members = [_Member(f"{url.rstrip('/')}/api/v2/alerts") for url in settings.urls]
         self._http = Http(settings, tools)
@@ -136,7 +136,7 @@ class Alertmanager:
     def _alert(self, delivery: Delivery) -> dict[str, Any]:
         now = self._clock()
         over = delivery.action is Action.RESOLVE
-        message = compose(delivery, self._links)
+        message = compose(delivery, self._wording)
         alert: dict[str, Any] = {
             "labels": labels(delivery, self._settings.run_labels),
             "annotations": described(delivery, message),

@@ -29,6 +29,7 @@ from alerts.receivers.settings import Kind, Seconds, Settings, Tools
 from alerts.redaction import MIN_SECRET
 from alerts.secrets import SecretError, parse_reference
 from alerts.text import clean_line, cut_characters, defused, fit
+from alerts.wording import Wording
 from rules.model import Severity
 
 _MAX_TEXT: Final = 4_000
@@ -61,7 +62,7 @@ class AppriseReceiver:
         self._reference = parse_reference(settings.url)
         self._settings = settings
         self._secrets = tools.secrets
-        self._links = tools.links
+        self._wording = tools.wording
         self._redact = tools.secrets.redactor.redact
         self._ear = _Ear()
         self._busy: threading.Thread | None = None
@@ -96,7 +97,7 @@ class AppriseReceiver:
         with self._ear.listening() as heard:
             try:
                 service = self._service()
-                title, body = _said(delivery, self._links, service.title_maxlen, service.body_maxlen)
+                title, body = _said(delivery, self._wording, service.title_maxlen, service.body_maxlen)
                 over = delivery.action is Action.RESOLVE
                 kind = "success" if over else _TYPES[delivery.event.severity]
                 taken = service.notify(title=title, body=body, notify_type=kind, body_format="text", overflow="truncate")
@@ -162,9 +163,9 @@ def secret_parts(url: str) -> list[str]:
     return sorted(part for part in parts if len(part) >= MIN_SECRET and not _HOST.fullmatch(part))
 
 
-def _said(delivery: Delivery, links: Any, title_limit: int, body_limit: int) -> tuple[str, str]:
+def _said(delivery: Delivery, wording: Wording, title_limit: int, body_limit: int) -> tuple[str, str]:
     """Title and body within the service's limits; a service without titles gets it as the first line."""
-    message = compose(delivery, links)
+    message = compose(delivery, wording)
     limit = min(body_limit if body_limit > 0 else _MAX_TEXT, _MAX_TEXT)
     # Addresses that a run wrote are broken up like mentions; those of links were checked.
     addresses = "".join(f"\n{label}: {address}" for label, address in message.links)

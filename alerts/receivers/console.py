@@ -18,12 +18,12 @@ class Console:
 
     def __init__(self, name: str, settings: Settings, tools: Tools) -> None:
         self.name = name
-        self._links = tools.links
+        self._wording = tools.wording
         self._redact = tools.secrets.redactor.redact
         self._write = tools.write or _to_stdout
 
     def send(self, delivery: Delivery) -> Outcome:
-        text = self._redact(plain_text(compose(delivery, self._links), _LIMIT))
+        text = self._redact(plain_text(compose(delivery, self._wording), _LIMIT))
         first, *rest = text.split("\n")
         try:
             self._write("\n".join([first, *("  " + line for line in rest)]) + "\n")

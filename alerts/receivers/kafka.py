@@ -46,7 +46,7 @@ class KafkaReceiver:
         self.name = name
         self._settings = settings
         self._secrets = tools.secrets
-        self._links = tools.links
+        self._wording = tools.wording
         self._redact = tools.secrets.redactor.redact
         self._security = self._looked_up()
         self._writer = self._made()
@@ -70,7 +70,7 @@ class KafkaReceiver:
             "severity": event.severity.value.encode(),
         }
         key = event.run.encode("utf-8", "backslashreplace")
-        value = msgspec.json.encode(envelope(delivery, self._links))
+        value = msgspec.json.encode(envelope(delivery, self._wording))
         try:
             partition, offset = self._writer.write(self._settings.topic, key=key, value=value, headers=headers)
         except NotWritten as error:

@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from alerts.facts import name
 from alerts.messages import compose, payload, plain_text
 from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.http import Answer, Http, json_object, no_secret
 from alerts.receivers.settings import HttpSettings, Kind, Tools, check_address
 from alerts.secrets import SecretError, parse_reference
 from alerts.text import clean_line, cut_characters
+from alerts.wording import Wording
 from rules.model import Severity
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ class PagerDuty:
         self.name = name
         self._key = parse_reference(settings.routing_key)
         self._secrets = tools.secrets
-        self._links = tools.links
+        self._wording = tools.wording
         self._api = settings.api
         self._http = Http(settings, tools)
 
@@ -71,7 +73,7 @@ class PagerDuty:
             key = self._secrets.value(self._key)
         except SecretError as error:
             return no_secret(error)
-        answer = self._http.post(self._api, pagerduty_event(delivery, key, self._links), _JSON)
+        answer = self._http.post(self._api, pagerduty_event(delivery, key, self._wording), _JSON)
         if isinstance(answer, Answer) and answer.status == 400 and delivery.action is Action.TRIGGER:
             # "Invalid event": something in it that we did not think of. A page must not fail because of its looks.
             log.warning("pagerduty refused the form of delivery %s, a bare event goes out", delivery.id)
@@ -104,17 +106,17 @@ def bare_event(delivery: Delivery, routing_key: str) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def pagerduty_event(delivery: Delivery, routing_key: str, links: Mapping[str, str]) -> bytes:
+def pagerduty_event(delivery: Delivery, routing_key: str, wording: Wording) -> bytes:
     """The event as JSON, at most MAX_EVENT bytes: details that are too long give way to a notice, key and summary never."""
     base: dict[str, Any] = {"routing_key": routing_key, "dedup_key": _key(delivery)}
     if (said := _SHORT.get(delivery.action)) is not None:
         return msgspec.json.encode({**base, "event_action": said})
     event = delivery.event
-    message = compose(delivery, links)
+    message = compose(delivery, wording)
     headline = f"{message.title}: {message.summary}" if message.summary else message.title
     about: dict[str, Any] = {
         "summary": cut_characters(" ".join(headline.split()), MAX_SUMMARY).text,
-        "source": cut_characters(message.title.partition(":")[0].partition(" ")[2] or "tocsin", MAX_SUMMARY).text,
+        "source": name(event.run) or "tocsin",
         "severity": _SEVERITIES[event.severity],
         "component": cut_characters(clean_line(event.alert), MAX_KEY).text,
         "group": cut_characters(clean_line(delivery.incident), MAX_KEY).text,

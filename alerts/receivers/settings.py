@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ import msgspec
 
 from alerts.model import Delivery, Receiver
 from alerts.secrets import Secrets
+from alerts.wording import PLAIN, Wording
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=300)]
 
@@ -54,10 +55,12 @@ class Tools(NamedTuple):
 
     secrets: Secrets
     clock: Callable[[], float]
-    links: Mapping[str, str] = {}
-    """Link templates by label."""
+    wording: Wording = PLAIN
+    """Of the receiver's messages."""
     write: Callable[[str], None] | None = None
     """Where the console receiver writes; None is standard output."""
+    template_failed: Callable[[str], None] = lambda why: None
+    """Told of a template that failed on a message."""
     chart: Callable[[Delivery], Chart | None] | None = None
     """Draws the incident of a row; None as an answer where there is nothing to draw. May be slow and may raise."""
 

@@ -53,7 +53,7 @@ class SlackBot:
 
     def __init__(self, name: str, settings: SlackBotSettings, tools: Tools) -> None:
         self.name = name
-        self._links = tools.links
+        self._wording = tools.wording
         self._api = SlackApi(settings.api, settings.channel, parse_reference(settings.token), settings, tools)
         token = parse_reference(settings.token)
         self._files = SlackFiles(settings.api, settings.channel, token, settings, tools) if settings.chart else None
@@ -91,7 +91,7 @@ class SlackBot:
 
     def _begin(self, row: Delivery) -> Outcome:
         """Post the incident's message."""
-        message = message_of(row, self._links)
+        message = message_of(row, self._wording)
         content = {**slack_message(message), "metadata": metadata(row.id)}
         outcome, body = self._call("chat.postMessage", content, bare_message(message), row)
         if not outcome.ok:
@@ -103,12 +103,12 @@ class SlackBot:
 
     def _go_on(self, row: Delivery) -> Outcome:
         """Edit the message, then add the line."""
-        message = message_of(row, self._links)
+        message = message_of(row, self._wording)
         first = row.begun.id if row.begun is not None else row.id
         edit = {**slack_message(message), "metadata": metadata(first)}
         outcome, _ = self._call("chat.update", edit, bare_message(message), row, ts=row.root)
         if outcome.ok:
-            line = line_of(row, self._links)
+            line = line_of(row, self._wording)
             reply = {**slack_line(line), "metadata": metadata(row.id)}
             broadcast = {"reply_broadcast": True} if calls_all(row) else {}
             outcome, _ = self._call("chat.postMessage", reply, bare_message(line), row, thread_ts=row.root, **broadcast)

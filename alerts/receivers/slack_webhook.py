@@ -34,7 +34,7 @@ class SlackWebhook:
         self.name = name
         self._url = parse_reference(settings.url)
         self._secrets = tools.secrets
-        self._links = tools.links
+        self._wording = tools.wording
         check_address(self._secrets.value(self._url), secret_goes_there=True)
         self._http = Http(settings, tools)
 
@@ -43,7 +43,7 @@ class SlackWebhook:
             url = self._secrets.value(self._url)
         except SecretError as error:
             return no_secret(error)
-        message = compose(delivery, self._links)
+        message = compose(delivery, self._wording)
         answer = self._http.post(url, msgspec.json.encode(slack_message(message)), _JSON)
         if isinstance(answer, Answer) and refuses_form(self._http.quote(answer.body)):
             log.warning("slack refused the form of delivery %s, a bare message goes out", delivery.id)

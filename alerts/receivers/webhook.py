@@ -43,13 +43,13 @@ class Webhook:
         self.name = name
         self._settings = settings
         self._secrets = tools.secrets
-        self._links = tools.links
+        self._wording = tools.wording
         self._clock = tools.clock
         check_address(self._url(), secret_goes_there=settings.bearer is not None)
         self._http = Http(settings, tools)
 
     def send(self, delivery: Delivery) -> Outcome:
-        content = msgspec.json.encode(envelope(delivery, self._links))
+        content = msgspec.json.encode(envelope(delivery, self._wording))
         try:
             url = self._url()
             headers = self._headers(delivery, content)

@@ -10,6 +10,7 @@ import pytest
 
 from alerts.envelope import envelope
 from alerts.model import Action, BoardLine, LineState
+from alerts.wording import PLAIN, Wording
 from rules.model import Severity
 from tests.kit.receivers import delivery, event
 
@@ -19,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "alerts" / "receivers.md"
 def test_every_field_and_action_is_on_the_page() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("\n## The envelope\n")[2].partition("\n## ")[0]
     table = section.partition("\n| field |")[2]
-    for name in (*envelope(delivery(), {}), *Action):
+    for name in (*envelope(delivery(), PLAIN), *Action):
         assert f"`{name}`" in table
 
 
@@ -40,14 +41,14 @@ def test_version_1_has_these_fields(action: Action) -> None:
         "board": list,
         "event": dict,
     }
-    found = envelope(delivery(action=action), {"incident": "https://h/{incident}"})
+    found = envelope(delivery(action=action), Wording({"incident": "https://h/{incident}"}))
     assert {name: type(found[name]) for name in types} == types
     assert found["version"] == 1
 
 
 def test_the_board_and_the_note() -> None:
     line = BoardLine(alert="A\x00", severity=Severity.STOP, layer=1, state=LineState.MUTED, step=7, value=float("-inf"))
-    found = envelope(delivery(note="acknowledged by ada\x1b", board=(line,) * 200), {})
+    found = envelope(delivery(note="acknowledged by ada\x1b", board=(line,) * 200), PLAIN)
     assert found["note"] == "acknowledged by ada\ufffd" and len(found["board"]) == 100
     assert found["board"][0] == {
         "alert": "A\ufffd",
@@ -62,6 +63,6 @@ def test_the_board_and_the_note() -> None:
 def test_it_is_strict_json_whatever_a_run_says() -> None:
     nasty = "\x00\x1b[31m\ud800 \u202e"
     about = event(run=nasty, summary=nasty, labels={nasty: nasty}, value=float("inf"), run_labels={nasty: nasty * 5_000})
-    raw = msgspec.json.encode(envelope(delivery(about), {}))
+    raw = msgspec.json.encode(envelope(delivery(about), PLAIN))
     json.loads(raw, parse_constant=lambda name: pytest.fail(name))
     assert b"\\u001b" not in raw and len(raw) < 20_000

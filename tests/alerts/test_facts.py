@@ -16,6 +16,7 @@ from alerts.receivers.alertmanager import described
 from alerts.receivers.pagerduty import pagerduty_event
 from alerts.slack import slack_message
 from alerts.thread import line_of, message_of
+from alerts.wording import PLAIN
 from tests.kit.briefs import BRIEF, brief
 from tests.kit.receivers import delivery, event
 
@@ -81,8 +82,8 @@ def test_the_decision_table_has_the_last_word_on_what_to_do() -> None:
 def test_the_message_of_a_thread_counts_the_cost_on_and_its_lines_do_not_repeat_the_brief() -> None:
     begun = delivery(brief=BRIEF, created_at=BRIEF.made_at)
     later = delivery(action=Action.UPDATE, brief=BRIEF, created_at=BRIEF.made_at + 3_000.0, note="A resolved", begun=begun)
-    assert dict(message_of(later, {}).facts)["Cost"] == "8 GPU-hours since step 1230 (60 min on 8 GPUs)"
-    assert "Triage" not in dict(line_of(later, {}).facts)
+    assert dict(message_of(later, PLAIN).facts)["Cost"] == "8 GPU-hours since step 1230 (60 min on 8 GPUs)"
+    assert "Triage" not in dict(line_of(later, PLAIN).facts)
 
 
 def test_text_of_runs_stays_data() -> None:
@@ -100,12 +101,12 @@ def test_text_of_runs_stays_data() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_machines_get_the_brief_as_strict_json(value: float) -> None:
     row = delivery(brief=brief(gpus=value, quote=NASTY))
-    said = json.loads(json.dumps(envelope(row, {}), allow_nan=False))["brief"]
+    said = json.loads(json.dumps(envelope(row, PLAIN), allow_nan=False))["brief"]
     assert said["gpus"] == ("nan" if math.isnan(value) else "inf") and said["since"] == 1230
     assert said["moved"][0] == {"metric": "staleness_mean", "layer": 1, "step": 1229, "how": "+15 sigmas"}
     assert "\x1b" not in said["quote"]
-    assert envelope(delivery(), {})["brief"] is None
-    details = json.loads(pagerduty_event(row, "key", {}))["payload"]["custom_details"]
+    assert envelope(delivery(), PLAIN)["brief"] is None
+    details = json.loads(pagerduty_event(row, "key", PLAIN))["payload"]["custom_details"]
     assert details["brief"] == said and "Moved first: staleness_mean" in details["text"]
 
 

@@ -16,15 +16,18 @@ from alerts.messages import MAY_REPEAT, compose, link, loudest, payload, plain_t
 from alerts.model import Action, BoardLine, LineState
 from alerts.receivers.pagerduty import MAX_EVENT, pagerduty_event
 from alerts.slack import bare_message, slack_message
+from alerts.wording import Wording
 from rules.model import AlertEvent, EventState, Severity, Verdict
 from tests.kit.briefs import brief
 from tests.kit.receivers import delivery, event
 
-LINKS = {
-    "incident": "https://tocsin.example/incidents/{incident}",
-    "panel": "https://grafana.example/d/run?var-run={run}&from={from_ms}&to={to_ms}",
-    "runbook": "https://docs.example/runbooks/{runbook}",
-}
+LINKS = Wording(
+    {
+        "incident": "https://tocsin.example/incidents/{incident}",
+        "panel": "https://grafana.example/d/run?var-run={run}&from={from_ms}&to={to_ms}",
+        "runbook": "https://docs.example/runbooks/{runbook}",
+    }
+)
 
 
 def test_the_whole_message() -> None:

@@ -9,15 +9,18 @@ from typing import Any
 from alerts.messages import compose, plain_text
 from alerts.model import Action, Delivery
 from alerts.thread import line_of
+from alerts.wording import Wording
 from tests.kit.briefs import BRIEF
 from tests.kit.receivers import delivery, event
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts" / "messages.md"
-LINKS = {
-    "incident": "https://tocsin.example/incidents/{incident}",
-    "panel": "https://grafana.example/d/tocsin-run?var-run={run}&from={from_ms}&to={to_ms}",
-    "runbook": "https://tocsin.example/runbooks/{runbook}",
-}
+LINKS = Wording(
+    {
+        "incident": "https://tocsin.example/incidents/{incident}",
+        "panel": "https://grafana.example/d/tocsin-run?var-run={run}&from={from_ms}&to={to_ms}",
+        "runbook": "https://tocsin.example/runbooks/{runbook}",
+    }
+)
 
 
 def about(action: Action, **changes: Any) -> Delivery:

@@ -10,13 +10,14 @@ import pytest
 
 from alerts.model import Action
 from alerts.receivers.pagerduty import MAX_EVENT, pagerduty_event
+from alerts.wording import Wording
 from rules.model import AlertEvent, Severity
 from tests.kit.receivers import delivery, event
 from tests.kit.vectors import alerting
 
 
 def sent(about: AlertEvent, action: Action = Action.TRIGGER, **changes: Any) -> dict[str, Any]:
-    raw = pagerduty_event(delivery(about, action, **changes), "routing-key", {"incident": "https://h/{incident}"})
+    raw = pagerduty_event(delivery(about, action, **changes), "routing-key", Wording({"incident": "https://h/{incident}"}))
     assert len(raw) <= MAX_EVENT
     found: dict[str, Any] = json.loads(raw)
     return found

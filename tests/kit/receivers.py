@@ -23,6 +23,7 @@ from alerts.model import Action, Delivery
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
 from alerts.secrets import Secrets
+from alerts.wording import Wording
 from rules.model import AlertEvent, EventState, Severity, Verdict
 
 CERTIFICATE = Path(__file__).with_name("loopback.pem")
@@ -235,7 +236,7 @@ def closed_port() -> str:
 
 def tools(environ: dict[str, str] | None = None, *, now: float = 1_790_000_000.0, links: dict[str, str] | None = None) -> Tools:
     """What a receiver needs, with these environment variables as secrets and a clock that stands still."""
-    return Tools(Secrets(Redactor(), environ or {}, Path("/nonexistent")), lambda: now, links or {})
+    return Tools(Secrets(Redactor(), environ or {}, Path("/nonexistent")), lambda: now, Wording(links or {}))
 
 
 def event(run: str = "grpo-7b-042", alert: str = "LogprobGapStop", **changes: Any) -> AlertEvent:
