@@ -106,7 +106,7 @@ class Running:
             raise
         self._notifier = Notifier(
             settings.alerts_file,
-            tools._replace(chart=illustrate(self.store.evidence)),
+            tools._replace(chart=illustrate(self.store.evidence), template_failed=self._template_failed),
             self.store.deliveries,
             on_failed=self._delivery_failed,
             observe=self._delivered,
@@ -320,6 +320,9 @@ class Running:
 
     def _delivered(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
         self.health.count(health.DELIVERIES, delivery.receiver, outcome.reason or ("ok" if outcome.ok else "failed"))
+
+    def _template_failed(self, why: str) -> None:
+        self.consumer.post(lambda: self.pipeline.happened(Own.TEMPLATE, why, self._clock()))
 
     def _delivery_failed(self, delivery: Delivery) -> None:
         reason = f"{delivery.receiver} was not told of {delivery.event.alert} on {delivery.event.run}: {delivery.error}"
