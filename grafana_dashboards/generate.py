@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from grafana_dashboards.overview import overview
 from grafana_dashboards.rules import rules
 from grafana_dashboards.run import run
 from grafana_dashboards.service import service
+from grafana_dashboards.shipped import text
 from rules.bundle import Bundle
 from rules.loader import load_bundle, shipped_packs
 
@@ -30,8 +30,3 @@ def dashboards(bundle: Bundle | None = None, meta_rules: Path = META_RULES) -> t
 def generated(bundle: Bundle | None = None, meta_rules: Path = META_RULES) -> dict[str, str]:
     """The JSON text of each dashboard by its uid. Raises LimitError, ConfigErrors."""
     return {each.uid: text(classic(each)) for each in dashboards(bundle, meta_rules)}
-
-
-def text(made: Mapping[str, object]) -> str:
-    """As it is committed: sorted keys, so that two builds are equal to the byte."""
-    return json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

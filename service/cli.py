@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "alerts": "service.commands.alerts:alerts",
     "baseline": "service.commands.baseline:baseline",
     "collect": "service.commands.collect:collect",
+    "dashboards": "service.commands.dashboards:dashboards",
     "demo": "service.commands.demo:demo",
     "kafka": "service.commands.kafka:kafka",
     "replay": "service.commands.replay:replay",
@@ -45,6 +46,7 @@ def tocsin() -> None:
     Check rules before merging:             tocsin rules check my-rules/
     Who would be told of an alert?          tocsin alerts route-test alerts.yaml --severity page --label team=vision
     Record what is normal, from a good run: tocsin baseline record good.jsonl.gz -o baselines/moe.yaml
+    Put the dashboards into a Grafana:      tocsin dashboards publish --url https://grafana.example
     Create the topics once:                 tocsin kafka init --bootstrap broker:9092
     """
 

@@ -1,0 +1,32 @@
+"""The dashboards as they ship: the committed JSON, with the addresses of your Tocsin and your runbooks put in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from importlib.resources import files
+from typing import Any
+
+from grafana_dashboards.parts import UIDS
+
+
+def shipped(addresses: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """Each dashboard by its uid. `addresses` by name of the constant: `collector`, `runbooks`. Raises KeyError (another)."""
+    folder = files("grafana_dashboards").joinpath("generated")
+    found = {uid: json.loads(folder.joinpath(f"{uid}.json").read_text(encoding="utf-8")) for uid in UIDS}
+    return {uid: addressed(made, addresses or {}) for uid, made in found.items()}
+
+
+def addressed(made: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
+    """A copy with other addresses behind its links. Raises KeyError for a name that is no constant of it."""
+    changed = deepcopy(dict(made))
+    constants = {each["name"]: each for each in changed["templating"]["list"] if each["type"] == "constant"}
+    for name, address in addresses.items():
+        constants[name]["query"] = address.rstrip("/")
+    return changed
+
+
+def text(made: Mapping[str, Any]) -> str:
+    """As it is written to files: sorted keys, so that two builds are equal to the byte."""
+    return json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
