@@ -164,3 +164,18 @@ def test_evidence_is_written_with_the_rules_that_were_in_force(bench: Bench) -> 
     second = bench.running.store.evidence.of("s#1")
     assert second is not None and second.rules_digest != first.rules_digest
     assert [said.limit for said in second.rules[0].said] == [11.0, 11.0, 11.0]
+
+
+def test_a_template_that_fails_costs_no_message_and_is_told_once(tmp_path: Path) -> None:
+    alerts = (
+        ALERTS + "templates:\n  console: {title: '{{ word }} of {{ run }} {{ 1 // (layer - 2) }}', body: 'team {{ alert }}'}\n"
+    )
+    bench = Bench(tmp_path, alerts=alerts)
+    spooled(tmp_path, "r", steps("r", [1.0, 20.0, 20.0]))
+    bench.told("PAGE r: High at step 3\n  (the template of the title failed, these are the built-in words)")
+    bench.told("WARNING of tocsin")
+    spooled(tmp_path, "s", steps("s", [1.0, 20.0, 20.0]))
+    bench.told("PAGE s: High")
+    assert [event.alert for event in bench.running.store.firing("tocsin")] == ["TocsinTemplateFailed"]
+    assert sum("of tocsin" in message for message in bench.written) == 1
+    assert bench.running.stop()
