@@ -49,6 +49,7 @@ from service.evidence.revision import revision
 from service.heartbeat import Pulse
 from service.http.access import access
 from service.http.app import build
+from service.http.pages.run_reader import RunReader
 from service.http.server import HttpServer
 from service.incident_desk import IncidentDesk
 from service.mute_desk import MuteDesk
@@ -173,7 +174,7 @@ class Running:
 
     def start(self) -> None:
         """Begin to serve, to deliver and to read, in this order."""
-        self.http.start(build(self.store, self, self._access, self._desk, self._incident_desk))
+        self.http.start(build(self.store, self, self._access, self._desk, self._incident_desk, self._runs_shown()))
         self._notifier.start(self._alerts)
         self._thread.start()
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
@@ -329,6 +330,12 @@ class Running:
         self.consumer.post(lambda: self.pipeline.happened(Own.DELIVERY, reason, self._clock()))
 
     # ---- helpers
+
+    def _runs_shown(self) -> RunReader:
+        """Runs for the pages, made anew from the store, by the recorded baselines that are in force when somebody asks."""
+        limit = self._settings.config.limits.max_series_per_run
+        runs = Runs(max_series_per_run=limit, recorded_for=lambda labels: chooser(self._baselines)(labels))
+        return RunReader(self.store, runs, self._settings.config.clock)
 
     def _rule_paths(self) -> list[Path]:
         return [self._settings.path(directory) for directory in self._settings.config.rules.dirs]
