@@ -40,6 +40,7 @@ MAX_LINES: Final = 40
 PARTS: Final = ("title", "summary", "body")
 _LIMITS: Final = {"title": MAX_TITLE, "summary": MAX_SUMMARY, "body": MAX_BODY}
 _BUILT_IN: Final = ("abs", "default", "first", "int", "join", "last", "length", "lower", "round", "title", "trim", "upper")
+FILTERS_OF_TEMPLATES: Final = (*FILTERS, *_BUILT_IN)
 _FORBIDDEN: Final = (
     jinja2.nodes.Call,
     jinja2.nodes.CallBlock,
@@ -292,8 +293,8 @@ def _depth(node: jinja2.nodes.Node) -> int:
 def _mended(fault: str) -> str:
     if fault.startswith("No filter named '"):
         name = fault.split("'")[1]
-        known = (*FILTERS, *_BUILT_IN)
-        return fault.rstrip(".") + (suggestion(name, known) or f" (known: {', '.join(known)})")
+        known = ", ".join(FILTERS_OF_TEMPLATES)
+        return fault.rstrip(".") + (suggestion(name, FILTERS_OF_TEMPLATES) or f" (known: {known})")
     return fault.rstrip(".")
 
 

@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from benchmarks import batch, client_log, evaluation, peers, reviewing, rollouts, scrape, through_kafka
+from benchmarks import batch, client_log, evaluation, evidence, peers, reviewing, rollouts, scrape, through_kafka
 from benchmarks._table import table
 
 PARTS: dict[str, Callable[[], dict[str, float]]] = {
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "client_log": client_log.run,
     "batch": batch.run,
     "rollouts": rollouts.run,
+    "evidence": evidence.run,
     "reviewing": reviewing.run,
     "peers": peers.run,
     "through_kafka": through_kafka.run,
