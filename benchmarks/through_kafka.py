@@ -125,7 +125,9 @@ def collector(
     folder.mkdir(parents=True)
     alerts = ""
     if alerts_url is not None:
-        receivers = f"receivers:\n  hook: {{kind: webhook, url: '{alerts_url}'}}\ndefault: hook\n"
+        receivers = (
+            f"receivers:\n  hook: {{kind: webhook, url: '{alerts_url}'}}\ndefault: hook\nstorm: {{incidents: {2 * ALERTS}}}\n"
+        )
         (folder / "alerts.yaml").write_text(receivers, encoding="utf-8")
         alerts = "alerts: alerts.yaml\n"
     text = (
