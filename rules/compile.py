@@ -1,21 +1,23 @@
-"""From a syntax tree to closures: types are checked, variables are set in, constants are folded, nothing is interpreted later.
+"""From a syntax tree to one that is evaluated: types are checked, variables are set in, constants are folded.
 
-A number is `float` or None (UNKNOWN); a condition is one of the four truth values of `rules.frame`. Closures do not raise.
+A number is `float` or None (UNKNOWN); a condition is one of the four truth values of `rules.frame`. Evaluation does not raise.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from rules import closures, functions
-from rules.closures import Condition, Quantity
-from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame, Locate, by_records, by_steps, by_time
+from rules import conditions, functions, quantities
+from rules.conditions import Condition, Words
+from rules.frame import FALSE, TRUE
 from rules.language import LanguageError
 from rules.named import CONDITIONS, CONTEXT, FUNCTION_NAMES, NUMBERS, SIGNATURES
 from rules.names import suggestion
 from rules.operands import Bool, Invalid, Num, Scope, Uses, known
+from rules.quantities import Quantity
 from rules.syntax import (
     Binary,
     Call,
@@ -32,12 +34,19 @@ from rules.syntax import (
     Window,
     render,
 )
+from rules.windows import ByRecords, BySteps, ByTime, Locate
 
 TIME_WINDOW_RECORDS: Final = 512
 """How many records are kept for a window by time, whose number of records is not known at load."""
 
 
-_NOT: Final = {FALSE: TRUE, UNKNOWN: UNKNOWN, NON_FINITE: NON_FINITE, TRUE: FALSE}
+_FOLDED: Final[dict[str, Callable[[float, float], float]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+"""Arithmetic on what is known at load."""
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
@@ -84,8 +93,7 @@ class Compiler:
                 return self._logic(node)
             case Not():
                 inner = self.boolean(node.operand)
-                run = inner.run
-                return Bool(lambda frame: _NOT[run(frame)], inner.weight)
+                return Bool(conditions.Not(inner.run), inner.weight)
             case Compare():
                 return self._compare(node)
             case Call() if node.function in CONDITIONS:
@@ -101,7 +109,7 @@ class Compiler:
             self.boolean(node.right)
             raise
         right = self.boolean(node.right)
-        join = closures.both if node.operator == "and" else closures.either
+        join = conditions.Both if node.operator == "and" else conditions.Either
         return Bool(join(left.run, right.run, left.weight > 0 and left.weight >= right.weight), max(left.weight, right.weight))
 
     def _compare(self, node: Compare) -> Bool:
@@ -110,47 +118,23 @@ class Compiler:
             return self._compare_text(node)
         a, b = self._pair(left, right)
         if a.constant is not None and b.constant is not None:
-            result = TRUE if closures.OPERATORS[node.operator](a.constant, b.constant) else FALSE
-            return Bool(lambda frame: result)
+            return Bool(conditions.Fixed(TRUE if conditions.OPERATORS[node.operator](a.constant, b.constant) else FALSE))
         weight = 2 if a.data or b.data else 1
-        if isinstance(left, Metric) and not _is_context(left) and b.constant is not None:
-            return Bool(closures.metric_against_constant(left.key, b.constant, node.operator), weight)
         # The value is the side with the data: in `0.5 < x` it is x.
         if a.data or not b.data:
-            return Bool(closures.comparison(a.run, b.run, b.constant, node.operator), weight)
-        return Bool(closures.comparison(b.run, a.run, a.constant, _MIRRORED[node.operator]), weight)
+            return Bool(conditions.comparison(a.run, b.run, b.constant, node.operator), weight)
+        return Bool(conditions.comparison(b.run, a.run, a.constant, _MIRRORED[node.operator]), weight)
 
     def _compare_text(self, node: Compare) -> Bool:
         if node.operator not in ("==", "!="):
             self.fail(f"text has no order (write == or != instead of {node.operator})", node)
-        a, b = self._text(node.left), self._text(node.right)
-        equal = node.operator == "=="
+        return Bool(conditions.SameWords(self._text(node.left), self._text(node.right), node.operator == "=="))
 
-        def run(frame: Frame) -> int:
-            one, two = a(frame), b(frame)
-            if one is None or two is None:
-                return UNKNOWN
-            return TRUE if (one == two) is equal else FALSE
-
-        return Bool(run)
-
-    def _text(self, node: Node) -> Callable[[Frame], str | None]:
+    def _text(self, node: Node) -> Words:
         if isinstance(node, Text):
-            value = node.value
-            return lambda frame: value
+            return Words(node.value, "text")
         if isinstance(node, Call) and node.function in ("label", "config"):
-            key = self.key(node)
-            source = "label" if node.function == "label" else "config"
-            from_label = source == "label"
-
-            def run(frame: Frame) -> str | None:
-                found = frame.view.labels.get(key) if from_label else closures.setting(frame, key)
-                if found is None:
-                    frame.why = f"the run has no {source} {key}"
-                    return None
-                return ("true" if found else "false") if isinstance(found, bool) else str(found)
-
-            return run
+            return Words(self.key(node), node.function)
         self.fail(f"expected text, got a {_kind(node)} (text is compared with label(...) or config(...))", node)
 
     # ---- numbers --------------------------------------------------------------------------------------------------------
@@ -168,13 +152,12 @@ class Compiler:
             case Metric():
                 self._input(node)
                 self.uses.depth = max(self.uses.depth, 1)
-                return Num(closures.bare(node.key), data=True)
+                return Num(quantities.Bare(node.key), data=True)
             case Negate():
                 inner = self.number(node.operand)
                 if inner.constant is not None:
                     return known(-inner.constant)
-                run = inner.run
-                return Num(lambda frame: None if (value := run(frame)) is None else -value, data=inner.data)
+                return Num(quantities.Negated(inner.run), data=inner.data)
             case Binary():
                 return self._binary(node)
             case Call():
@@ -199,15 +182,14 @@ class Compiler:
         if node.operator == "/" and b.constant == 0:
             self.fail("division by zero (write a divisor that is not 0)", node.right)
         if a.constant is not None and b.constant is not None:
-            value = closures.ARITHMETIC[node.operator](a.constant, b.constant)
+            value = _FOLDED[node.operator](a.constant, b.constant)
             if not math.isfinite(value):
                 self.fail(f"{render(node)} is not finite", node)
             return known(value)
-        text = render(node)
         run = (
-            closures.divide(a.run, b.run, text)
+            quantities.Quotient(a.run, b.run, render(node))
             if node.operator == "/"
-            else closures.arithmetic(closures.ARITHMETIC[node.operator], a.run, b.run, a.constant, b.constant)
+            else quantities.ARITHMETIC[node.operator](a.run, b.run)
         )
         return Num(run, data=a.data or b.data)
 
@@ -229,7 +211,7 @@ class Compiler:
                 if value is None or not math.isfinite(value):
                     self.fail(f"{render(node)} is not a finite number", node)
                 return known(value)
-            return Num(closures.of_scalar(function, inner.run, render(node)), data=inner.data)
+            return Num(quantities.OfScalar(function, inner.run, render(node)), data=inner.data)
         self.fail(f"unknown function {name}{suggestion(name, FUNCTION_NAMES) or ''}", node)
 
     def _several(self, node: Call, function: Callable[[functions.Samples], float]) -> Num:
@@ -239,10 +221,10 @@ class Compiler:
             return known(function(constants))
         rest = [part.run for part in parts if part.constant is None]
         if constants and len(rest) == 1:
-            run = closures.with_constant(function, rest[0], function(constants))
+            run: Quantity = quantities.WithConstant(function is functions.smaller, rest[0], function(constants))
         else:
             folded = [known(function(constants)).run] if constants else []
-            run = closures.of_several(function, [*folded, *rest])
+            run = quantities.OfSeveral(function, [*folded, *rest])
         return Num(run, data=any(part.data for part in parts))
 
     # ---- parts ----------------------------------------------------------------------------------------------------------
@@ -306,8 +288,8 @@ class Compiler:
         locate = self.window(call, node)
         if isinstance(node, Window) and node.unit == "records":
             span = (int(node.length), int(node.offset), int(node.least or node.length))
-            return Num(closures.of_records(function, node.metric.key, span, render(call)), data=True)
-        return Num(closures.of_window(function, locate, render(call)), data=True)
+            return Num(quantities.OfRecords(function, node.metric.key, span, render(call)), data=True)
+        return Num(quantities.OfWindow(function, locate, render(call)), data=True)
 
     def window(self, call: Call, node: Node) -> Locate:
         if not isinstance(node, Window):
@@ -320,10 +302,10 @@ class Compiler:
         self.deepen(node)
         key = node.metric.key
         if node.unit == "time":
-            return by_time(key, node.length, node.offset)
+            return ByTime(key, node.length, node.offset)
         if node.unit == "steps":
-            return by_steps(key, int(node.length), int(node.offset))
-        return by_records(key, int(node.length), int(node.offset), int(least))
+            return BySteps(key, int(node.length), int(node.offset))
+        return ByRecords(key, int(node.length), int(node.offset), int(least))
 
 
 def _kind(node: Node) -> str:

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 from collector.model import RuleSample, RunView, series_key
 from rules.bundle import Bundle
-from rules.closures import Condition
+from rules.conditions import Condition
 from rules.events import Events
 from rules.frame import FALSE, UNKNOWN, Decisive, Frame, NothingFires
 from rules.judging import Evaluation, Judging
 from rules.model import Phase, RuleState, Verdict
-from rules.overlay import Overlay
+from rules.overlay import extended
 from rules.program import AlertProgram, Instance, Program, RecordProgram, instances
 from rules.programs import Programs
 from rules.run_states import RunStates, StateKey
@@ -54,8 +54,17 @@ class _Entry(NamedTuple):
     """Inputs that the row does not bring. If the run knows one of them, a later row of the step may."""
 
 
-_Lane = tuple[Condition, Mapping[str, str] | None, RuleState, bool, _Entry]
-"""An entry with all that the usual case asks for at hand: its condition, its fan, its present state, whether it is plain."""
+class _Lane:
+    """An entry with all that the usual case asks for at hand."""
+
+    __slots__ = ("condition", "entry", "fan", "plain", "state")
+
+    def __init__(self, entry: _Entry, state: RuleState) -> None:
+        self.entry: Final = entry
+        self.condition: Final[Condition] = entry.program.condition
+        self.fan: Final[Mapping[str, str] | None] = entry.instance.fan
+        self.plain: Final[bool] = entry.program.plain
+        self.state: Final = state
 
 
 class _Plan:
@@ -71,10 +80,7 @@ class _Plan:
     def lanes(self, states: RunStates) -> list[_Lane]:
         """The entries with their states; looked up again only when some state of the run was replaced."""
         if self._replaced != states.replaced:
-            self._lanes = [
-                (entry.program.condition, entry.instance.fan, states.get(entry.instance.key), entry.program.plain, entry)
-                for entry in self.entries
-            ]
+            self._lanes = [_Lane(entry, states.get(entry.instance.key)) for entry in self.entries]
             self._replaced = states.replaced
         return self._lanes
 
@@ -107,9 +113,9 @@ class Engine:
             return values
         frame = Frame(view, _NOTHING_FIRES)
         step, series, members = frame.step, view.series, view.members
-        overlay: Overlay | None = None
-        if program_of_run.chained:
-            frame.series = overlay = Overlay(series, step)
+        chained = program_of_run.chained
+        if chained:
+            frame.series = dict(series)  # of this record: a rule sees what others give before the run has it
         labelled = members.keys()
         for program in programs:
             for key, fan in program.alone if labelled.isdisjoint(program.bare) else _record_targets(program, members):
@@ -118,15 +124,15 @@ class Engine:
                     continue  # an earlier row of this step gave it
                 frame.fan = fan
                 try:
-                    value = program.quantity(frame)
+                    value = program.quantity.of(frame)
                 except Exception:
                     # As for an alert rule: the others and the record go on. Rules on this name find no data.
                     _LOG.exception("record rule %s failed on run %s", program.rule.name, view.run)
                     continue
                 if value is not None:
                     values.append((key, value))
-                    if overlay is not None:
-                        overlay.add(key, value)
+                    if chained:
+                        frame.series[key] = extended(series.get(key), step, value)
         return values
 
     # ---- alerts ---------------------------------------------------------------------------------------------------------
@@ -143,9 +149,10 @@ class Engine:
         """Nothing was judged at this step or a later one, so no rule has to be asked whether it was."""
         if first:
             states.judged_to = here
-        for condition, fan, state, plain, entry in _plan(rules, view, states, judging, here):
-            frame.fan = fan
-            if not plain:
+        for lane in _plan(rules, view, states, judging, here):
+            state, entry = lane.state, lane.entry
+            frame.fan = lane.fan
+            if not lane.plain:
                 program = entry.program
                 if program.gaps and state.phase is not _INACTIVE:
                     state = judging.judge_gaps(program, entry.instance, state)
@@ -157,7 +164,7 @@ class Engine:
             frame.decisive = _NO_COMPARISON
             frame.why = ""
             try:
-                truth = condition(frame)
+                truth = lane.condition.of(frame)
             except Exception as error:
                 judging.failed(entry.program, entry.instance, state, error)
                 continue
@@ -206,7 +213,7 @@ class Engine:
                     continue
                 frame.decisive = _NO_COMPARISON
                 try:
-                    truth = program.condition(frame)
+                    truth = program.condition.of(frame)
                 except Exception as error:
                     judging.failed(program, instance, state, error)
                     continue
@@ -279,7 +286,7 @@ def _adopt(rules: Program, states: RunStates) -> None:
             states.dirty.add(key)
 
 
-def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> Sequence[_Lane]:
+def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, here: tuple[int, int]) -> list[_Lane]:
     """What this row has judged on this run, in order; made once for all rows with the same series."""
     _adopt(rules, states)
     members = view.members
@@ -303,7 +310,7 @@ def _plan(rules: Program, view: RunView, states: RunStates, judging: Judging, he
     lanes = plan.lanes(states)
     if states.ended == here:
         # The run is over and its alerts are closed: only what its last row brings is judged.
-        return [lane for lane in lanes if not lane[-1].program.every_row]
+        return [lane for lane in lanes if not lane.entry.program.every_row]
     return lanes
 
 

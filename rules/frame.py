@@ -7,8 +7,8 @@ value): FALSE < UNKNOWN < NON_FINITE < TRUE. A NaN beside a missing metric in an
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from collector.model import RunView, SeriesView
@@ -50,7 +50,8 @@ class Frame:
 
     def __init__(self, view: RunView, alerts: FiringView, silence: float = 0.0) -> None:
         self.view = view
-        self.series: Mapping[str, SeriesView] = view.series
+        series = view.series
+        self.series: dict[str, SeriesView] = series if isinstance(series, dict) else dict(series)
         self.step = view.step
         self.alerts = alerts
         self.silence = silence
@@ -86,84 +87,3 @@ class Frame:
 
     def short(self, key: str, have: int, needed: int) -> None:
         self.why = f"{self.resolved(key)} has {have} of {needed} records"
-
-
-Bounds = tuple[SeriesView, int, int]
-"""A series and the half-open index range of a window's samples; never empty."""
-
-Locate = Callable[[Frame], Bounds | None]
-
-
-def by_records(key: str, length: int, offset: int, least: int) -> Locate:
-    """The last `length` samples, the current record's included, moved back by `offset`; None with fewer than `least`."""
-    whole = length + offset
-    needed = least + offset
-
-    def locate(frame: Frame) -> Bounds | None:
-        series = frame.find(key)
-        if series is None or not (end := frame.end(series.steps)):
-            frame.missing(key)
-            return None
-        if end < needed:
-            frame.short(key, end, needed)
-            return None
-        return series, max(0, end - whole), end - offset
-
-    return locate
-
-
-def by_steps(key: str, length: int, offset: int) -> Locate:
-    """The samples at the last `length` step numbers (step - length, step], moved back by `offset`; None when there are none."""
-
-    def locate(frame: Frame) -> Bounds | None:
-        series = frame.find(key)
-        if series is None:
-            frame.missing(key)
-            return None
-        newest = frame.step - offset
-        high = bisect_right(series.steps, newest)
-        low = bisect_right(series.steps, newest - length, 0, high)
-        if low == high:
-            frame.why = f"{frame.resolved(key)} is not in the last {length + offset} steps"
-            return None
-        return series, low, high
-
-    return locate
-
-
-def by_time(key: str, length: float, offset: float) -> Locate:
-    """The samples whose record's event time lies in (now - length, now], moved back by `offset`; None when there are none.
-
-    Reads back from the current record to the first one that is older, so a clock that jumped ends the window.
-    """
-
-    def locate(frame: Frame) -> Bounds | None:
-        series = frame.find(key)
-        if series is None:
-            frame.missing(key)
-            return None
-        span = steps_between(frame, length, offset)
-        low = high = 0
-        if span is not None:
-            low = bisect_left(series.steps, span[0])
-            high = bisect_right(series.steps, span[1], low)
-        if low == high:
-            frame.why = f"{frame.resolved(key)} is not in the last {length + offset:g} s"
-            return None
-        return series, low, high
-
-    return locate
-
-
-def steps_between(frame: Frame, length: float, offset: float) -> tuple[int, int] | None:
-    """First and last step of the records in a time window; None when it holds no record."""
-    steps, times = frame.view.steps, frame.view.times
-    newest = frame.view.event_time - offset
-    oldest = newest - length
-    index = bisect_right(steps, frame.step) - 1
-    while index >= 0 and times[index] > newest:
-        index -= 1
-    last = index
-    while index >= 0 and times[index] > oldest:
-        index -= 1
-    return None if index == last else (steps[index + 1], steps[last])

@@ -114,7 +114,7 @@ class Judging:
             finding = Finding.CLEAR
             if program.leave is not None and state.phase is Phase.FIRING:
                 try:
-                    finding = Finding.CLEAR if program.leave(frame) == TRUE else Finding.BETWEEN
+                    finding = Finding.CLEAR if program.leave.of(frame) == TRUE else Finding.BETWEEN
                 except Exception as error:
                     self.failed(program, instance, state, error)
                     return

@@ -8,26 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from rules import closures, functions
-from rules.frame import FALSE, TRUE, UNKNOWN, Frame, by_steps, by_time
+from rules import conditions, facts, functions, quantities
 from rules.operands import Bool, Num
 from rules.syntax import Call, Window, render
+from rules.windows import BySteps, ByTime
 
 if TYPE_CHECKING:  # the compiler calls these functions, and they call it back
     from rules.compile import Compiler
 
 
 def is_nan(compiler: Compiler, node: Call) -> Bool:
-    value = compiler.number(compiler.arguments(node, 1)[0]).run
-
-    def run(frame: Frame) -> int:
-        number = value(frame)
-        if number is None:
-            return UNKNOWN
-        frame.decisive = (number, None, "is_nan")
-        return TRUE if number != number else FALSE
-
-    return Bool(run, 2)
+    return Bool(conditions.IsNan(compiler.number(compiler.arguments(node, 1)[0]).run), 2)
 
 
 def absent(compiler: Compiler, node: Call) -> Bool:
@@ -42,43 +33,27 @@ def absent(compiler: Compiler, node: Call) -> Bool:
     compiler.deepen(argument)
     key, length, offset = argument.metric.key, int(argument.length), int(argument.offset)
     if argument.unit == "time":
-        locate = by_time(key, argument.length, argument.offset)
-    elif argument.unit == "steps":
-        locate = by_steps(key, length, offset)
-    else:
-        return Bool(closures.absent_from_records(key, length, offset))
-    return Bool(lambda frame: TRUE if locate(frame) is None else FALSE)
+        return Bool(conditions.Absent(ByTime(key, argument.length, argument.offset)))
+    if argument.unit == "steps":
+        return Bool(conditions.Absent(BySteps(key, length, offset)))
+    return Bool(conditions.AbsentFromRecords(key, length, offset))
 
 
 def firing(compiler: Compiler, node: Call) -> Bool:
-    rule_id = compiler.alert(node, compiler.arguments(node, 1)[0])
-    return Bool(lambda frame: TRUE if frame.alerts.fires(rule_id) else FALSE)
+    return Bool(conditions.Firing(compiler.alert(node, compiler.arguments(node, 1)[0])))
 
 
 def fired_within(compiler: Compiler, node: Call) -> Bool:
     alert, reach = compiler.arguments(node, 2)
     rule_id = compiler.alert(node, alert)
-    records = compiler.constant(reach, "the number of records")
-
-    def run(frame: Frame) -> int:
-        if frame.alerts.fires(rule_id):
-            return TRUE
-        last = frame.alerts.last_fired(rule_id)
-        return TRUE if last and frame.view.record - last < records else FALSE
-
-    return Bool(run)
+    return Bool(conditions.FiredWithin(rule_id, compiler.constant(reach, "the number of records")))
 
 
 def clamp(compiler: Compiler, node: Call) -> Num:
     value, low, high = (compiler.number(argument) for argument in compiler.arguments(node, 3))
     if low.constant is not None and high.constant is not None and low.constant > high.constant:
         compiler.fail("clamp(x, low, high) with low above high", node)
-    runs = (value.run, low.run, high.run)
-
-    def run(frame: Frame) -> float | None:
-        a, b, c = runs[0](frame), runs[1](frame), runs[2](frame)
-        return None if a is None or b is None or c is None else functions.clamp(a, b, c)
-
+    run = quantities.Clamped(value.run, low.run, high.run)
     return Num(run, data=value.data or low.data or high.data)
 
 
@@ -100,52 +75,19 @@ def ewma(compiler: Compiler, node: Call) -> Num:
 
 def slope(compiler: Compiler, node: Call) -> Num:
     locate = compiler.window(node, compiler.arguments(node, 1)[0])
-    text = render(node)
-
-    def run(frame: Frame) -> float | None:
-        found = locate(frame)
-        if found is None:
-            return None
-        series, low, high = found
-        value = functions.slope(series.steps[low:high], series.values[low:high])
-        if value is None:
-            frame.why = f"degenerate: {text}"
-        return value
-
-    return Num(run, data=True)
+    return Num(quantities.Slope(locate, render(node)), data=True)
 
 
 def baseline(compiler: Compiler, node: Call) -> Num:
-    key = compiler.mention(compiler.metric(node)).key
-
-    def run(frame: Frame) -> float | None:
-        found = frame.view.baselines.get(frame.resolved(key))
-        if found is None:
-            frame.why = f"the baseline of {frame.resolved(key)} is still being learnt"
-            return None
-        return found.centre
-
-    return Num(run)
+    return Num(facts.BaselineCentre(compiler.mention(compiler.metric(node)).key))
 
 
 def recorded(compiler: Compiler, node: Call) -> Num:
-    key = compiler.mention(compiler.metric(node)).key
-    return Num(lambda frame: frame.view.recorded.get(frame.resolved(key), 0.0))
+    return Num(facts.Recorded(compiler.mention(compiler.metric(node)).key))
 
 
 def age(compiler: Compiler, node: Call) -> Num:
-    key = compiler.mention(compiler.metric(node)).key
-
-    def run(frame: Frame) -> float | None:
-        series = frame.find(key)
-        if series is None or not series.steps or series.steps[0] > frame.step:
-            frame.why = f"{frame.resolved(key)} never came"
-            return None
-        if (newest := series.steps[-1]) <= frame.step:
-            return float(frame.step - newest)
-        return float(frame.step - max(step for step in series.steps if step <= frame.step))
-
-    return Num(run, data=True)
+    return Num(facts.Age(compiler.mention(compiler.metric(node)).key), data=True)
 
 
 def signal(compiler: Compiler, node: Call) -> Num:
@@ -153,16 +95,7 @@ def signal(compiler: Compiler, node: Call) -> Num:
 
 
 def config(compiler: Compiler, node: Call) -> Num:
-    key = compiler.key(node)
-
-    def run(frame: Frame) -> float | None:
-        found = closures.setting(frame, key)
-        if isinstance(found, int | float):
-            return float(found)
-        frame.why = f"the run's config has no {key}" if found is None else f"config {key} is no number"
-        return None
-
-    return Num(run)
+    return Num(facts.Setting(compiler.key(node)))
 
 
 def label(compiler: Compiler, node: Call) -> Num:
@@ -170,12 +103,12 @@ def label(compiler: Compiler, node: Call) -> Num:
 
 
 def since_start(compiler: Compiler) -> Num:
-    return Num(lambda frame: frame.view.event_time - frame.view.started_at, data=True)
+    return Num(facts.SinceStart(), data=True)
 
 
 def silence(compiler: Compiler) -> Num:
     compiler.uses.clocked = True
-    return Num(lambda frame: frame.silence, data=True)
+    return Num(facts.Silence(), data=True)
 
 
 CONDITIONS: Final[dict[str, Callable[[Compiler, Call], Bool]]] = {

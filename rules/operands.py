@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from rules.closures import Condition, Quantity
+from rules.conditions import Condition
+from rules.quantities import Constant, Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +61,4 @@ class Invalid(Exception):
 
 def known(value: float) -> Num:
     """A number that is known at load."""
-    return Num(lambda frame: value, value)
+    return Num(Constant(value), value)

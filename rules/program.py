@@ -1,4 +1,4 @@
-"""A bundle, compiled: closures per rule, and which rules a series calls for.
+"""A bundle, compiled: a tree of objects per rule, and which rules a series calls for.
 
 Rules are numbered in an order in which each comes after the alerts it asks about, so one pass per record is enough.
 """
@@ -13,9 +13,10 @@ from typing import Final
 
 from collector.model import series_key
 from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
-from rules.closures import Condition, Quantity
 from rules.compile import Compiler
+from rules.conditions import Condition
 from rules.operands import Scope, Uses
+from rules.quantities import Quantity
 from rules.run_states import StateKey
 from rules.state import Timing
 from rules.syntax import Node, render
