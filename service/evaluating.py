@@ -124,7 +124,7 @@ class Evaluating:
         facts = judged.facts.pack()
         if judged.events and self._parts.see is not None:
             self._parts.see(live, judged.events)
-        told = self._tell(live, raw, record, judged, now)
+        told = self._tell(live, raw, record, judged, now, silence)
         self._tally.folded(judged.applied, self._parts.timer() - began)
         live.partition = raw.partition
         live.sequence += 1
@@ -152,11 +152,12 @@ class Evaluating:
                 events = [*events, *more]
             self._note(live, self._plan(live, stop, events, now), pending, now)
 
-    def _tell(self, live: Live, raw: RawRecord, record: wire.Record, judged: Judged, now: float) -> _Told:
+    def _tell(self, live: Live, raw: RawRecord, record: wire.Record, judged: Judged, now: float, caught_up: bool) -> _Told:
         """What a record leads to beside its own row: events, what the incident book makes of them, the request to stop."""
         events, stop = judged.events, live.stop
         if stop is not None:
-            stop, more = heard(stop, live.run, raw, record, judged.applied.outcome, events, now)
+            outcome = judged.applied.outcome
+            stop, more = heard(stop, live.run, raw, record, outcome, events, now, caught_up=caught_up)
             events = [*events, *more]
         return self._plan(live, stop, events, now, record.attempt)
 

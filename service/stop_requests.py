@@ -8,9 +8,9 @@ The rules of it
    attempt that it was made for is over, or the run ends; an acknowledgement leaves it in force.
 3. One episode of an alert asks once. What fires on when a request expires, when a mute ends or when the run is resumed asks
    nothing: people know of it, and have decided otherwise.
-4. The job acknowledges by the request's id in its records. Three steps without it, counted from when a job can have heard of
-   the request, are the alert StopUnacknowledged on the run. It ends with the acknowledgement, the attempt, the run, or the
-   alert that asked.
+4. The job acknowledges by the request's id in its records. Three steps without it, of those that a job made when it can have
+   heard of the request, are the alert StopUnacknowledged on the run. It ends with the acknowledgement, the attempt, the run,
+   or the alert that asked.
 
 The request is kept with the states of the run's rules, and its message is a row among the deliveries: both are committed with
 the record. So no death loses it and none repeats it.
@@ -148,16 +148,25 @@ class Stops:
 
 
 def heard(
-    stop: Stop, run: Run, raw: RawRecord, record: wire.Record, outcome: Outcome, events: Sequence[AlertEvent], now: float
+    stop: Stop,
+    run: Run,
+    raw: RawRecord,
+    record: wire.Record,
+    outcome: Outcome,
+    events: Sequence[AlertEvent],
+    now: float,
+    *,
+    caught_up: bool,
 ) -> tuple[Stop, Sequence[AlertEvent]]:
     """The request after one record of its run, which has been folded in, and the event about StopUnacknowledged if that is
-    news. `events` are those of the record, `now` is noted in the event."""
+    news. `events` are those of the record, `now` is noted in the event. `caught_up`: nothing waited to be read before the
+    record; a step that waited (in a spool nothing says for how long) may be older than the request."""
     if stop.acknowledged_at is None and not isinstance(record, wire.RunRecord) and record.stop_ack == stop.request.id:
         said = f"the job acknowledged at step {record.step}"
         stop = replace(stop, acknowledged_at=raw.received_at, acknowledged_step=record.step, over=stop.over or said)
     stop = _over(stop, run, events)
     since = raw.received_at - stop.request.requested_at
-    if not stop.over and outcome is Outcome.STEP and since >= HEARING_SECONDS:
+    if not stop.over and outcome is Outcome.STEP and caught_up and since >= HEARING_SECONDS:
         stop = replace(stop, unanswered=stop.unanswered + 1)
     return _settled(stop, run, now)
 

@@ -257,6 +257,7 @@ def test_three_steps_without_an_acknowledgement_are_a_page(bench: Bench) -> None
     bench.read()
     assert pages(bench) == [], "rows of one step are one"
     after = bench.restart()
+    after.read()
     after.push(bad(8), bad(9))
     after.read()
     assert pages(after) == [("firing", 8)]
@@ -270,6 +271,19 @@ def test_three_steps_without_an_acknowledgement_are_a_page(bench: Bench) -> None
     assert pages(after) == [("firing", 8), ("resolved", 11)]
     assert after.events[-1].reason == "the job acknowledged at step 11"
     assert [event.alert for event in after.store.firing("r")] == ["Bad"]
+
+
+def test_steps_that_waited_to_be_read_say_nothing(bench: Bench) -> None:
+    """A collector that was away reads of a spool what a job wrote before it could be asked, and nothing says when."""
+    asked(bench)
+    after = bench.restart()
+    after.now = 20.0
+    after.push(*[bad(number) for number in range(2, 12)])
+    after.read()
+    assert kept(after).unanswered == 0
+    after.push(bad(12), bad(13), bad(14))
+    after.read()
+    assert pages(after) == [("firing", 14)]
 
 
 @pytest.mark.parametrize(
