@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from alerts.receivers.pagerduty import MAX_EVENT, MAX_SUMMARY
-from tests.faults.theatre import Theatre
+from rules.model import EventState
+from tests.faults.theatre import OWN, Theatre
 from tests.kit.pipelines import begin, end, steps
 
 NASTY = {
@@ -88,3 +89,44 @@ def _harmless(shown: str) -> None:
         assert tag not in shown, tag
     assert not set("\x00\x1b\x07\r\u202e\u2066\u2028") & set(shown)
     assert "49" not in shown and "subclasses" not in shown.replace("__subclasses__", "")
+
+
+TEMPLATES = """
+templates:
+  default:
+    {part}: "{text}"
+"""
+FAILING = {
+    "division": "{{ 1 / (step - 3) }}",
+    "a field that is not there now": "{{ (run_labels.team | default('7') | int) / 0 if step == 3 else 1 }}",
+}
+
+
+@pytest.mark.parametrize("name", ["division", "a field that is not there now"])
+@pytest.mark.parametrize("part", ["title", "summary", "body"])
+def test_a_template_that_fails_on_a_message(theatre: Callable[..., Theatre], part: str, name: str) -> None:
+    """It was without fault at load. The page goes out in the built-in words, once; somebody hears of the template, once."""
+    play = theatre(more=TEMPLATES.format(part=part, text=FAILING[name]))
+    play.stage.push(*steps("r", [1.0, 20.0, 20.0]))
+    play.stage.settle()
+    play.kept("r#1", over=False)
+    (root,) = play.slack.channel.roots
+    assert root.title.startswith("PAGE r: High at step 3")
+    (page,) = play.pagerduty.events
+    assert "High" in page["payload"]["summary"]
+    play.stage.push(*steps("r", [20.0, 1.0], first=4))
+    play.stage.settle()
+    play.kept("r#1")
+    own = [row.event for row in play.stage.running.store.alerts(run=OWN) if row.event.state is EventState.FIRING]
+    assert [event.alert for event in own] == ["TocsinTemplateFailed"] and play.stage.written
+
+
+def test_a_reload_with_a_template_that_cannot_be_rendered_is_refused(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    play.stage.push(*steps("r", [1.0, 20.0, 20.0]))
+    play.stage.settle()
+    faults = play.stage.reload(play.alerts() + TEMPLATES.format(part="title", text="{{ nothing_of_this_name }}"))
+    assert faults and "nothing_of_this_name" in faults[0]
+    play.stage.push(*steps("r", [1.0], first=4))
+    play.stage.settle()
+    play.kept("r#1")
