@@ -72,6 +72,8 @@ class AlertsFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Link templates by label, for every message."""
     templates: dict[str, TemplatesEntry] = {}
     """Other words for messages, by receiver, by kind, or `default`."""
+    quotes: bool = True
+    """Whether messages may quote a piece of a rollout."""
     heartbeat: HeartbeatEntry | None = None
     """A sign of life for a dead-man service."""
     canary: CanaryEntry | None = None
@@ -94,6 +96,7 @@ class AlertsConfig:
     storm: StormLimit | None = None
     """Without it there are no storms."""
     templates: TemplateParts = field(default_factory=dict)
+    quotes: bool = True
 
     @property
     def timing(self) -> Timing:
@@ -175,7 +178,18 @@ def parse_config(text: str, file: str, tools: Tools | None) -> AlertsConfig:
     router = Router(replace(root, routes=(*canary_routes(entry.canary), *root.routes)))
     declared = Declared(silences, windows)
     storm = StormLimit(entry.storm.incidents, seconds(entry.storm.within))
-    return AlertsConfig(settings, router, entry.links, entry.heartbeat, entry.canary, declared, silence_files, storm, templates)
+    return AlertsConfig(
+        settings=settings,
+        router=router,
+        links=entry.links,
+        heartbeat=entry.heartbeat,
+        canary=entry.canary,
+        declared=declared,
+        silence_files=silence_files,
+        storm=storm,
+        templates=templates,
+        quotes=entry.quotes,
+    )
 
 
 def _place(error: ConfigError) -> tuple[str, int, int]:

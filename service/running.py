@@ -133,7 +133,7 @@ class Running:
             recorded_for=chooser(self._baselines),
         )
         shelf = Shelf(self.store, self._book, runs, clock=config.clock)
-        self._clerk = Clerk(self._book, self.store.evidence, revision(engine.bundle.sources))
+        self._clerk = Clerk(self._book, self.store.evidence, revision(engine.bundle.sources), quotes=self._alerts.quotes)
         self._dead_letters = inputs.dead_letters(settings, secrets)
         self.pipeline = Pipeline(
             Parts(
@@ -245,7 +245,7 @@ class Running:
             self._muting.configure(alerts.declared, alerts.router.quiet_hours)
             self._book.reconfigure(alerts.router, alerts.reach, alerts.timing)
             self._canary.use(alerts.canary)
-            self._clerk.use(rules)
+            self._clerk.use(rules, quotes=alerts.quotes)
             return self.pipeline.reload(engine, now, recorded_for)
 
         if recorded_for is not None:

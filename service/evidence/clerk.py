@@ -11,6 +11,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from alerts.brief import Brief
 from alerts.identity import fingerprint
 from alerts.incidents import IncidentBook, Plan
@@ -48,14 +50,17 @@ class Looked:
 class Clerk:
     """Of one pipeline; used on its thread."""
 
-    def __init__(self, book: IncidentBook, bundles: Bundles, revision: Revision = UNKNOWN) -> None:
+    def __init__(self, book: IncidentBook, bundles: Bundles, revision: Revision = UNKNOWN, *, quotes: bool = True) -> None:
+        """`quotes`: whether messages may hold a piece of a rollout."""
         self._book = book
         self._bundles = bundles
         self._revision = revision
+        self._quotes = quotes
 
-    def use(self, revision: Revision) -> None:
-        """Other rules are in force."""
+    def use(self, revision: Revision, *, quotes: bool) -> None:
+        """Other rules are in force, or another configuration."""
         self._revision = revision
+        self._quotes = quotes
 
     def look(self, live: Live, engine: Engine, events: Sequence[AlertEvent], now: float) -> Looked:
         """Look at the run, which is as it is after the record that brought these events. Costs a few milliseconds when an alert
@@ -108,7 +113,8 @@ class Clerk:
             reading = Read((), ()) if program is None else read(run, live.states, program, event)
             looked.rules.append(gather.rule_of(event, program, reading, began))
             if event.severity is not Severity.INFO and event.state is EventState.FIRING:
-                looked.briefs[fingerprint(event)] = brief(run, event, found[began], reading.metrics, now)
+                told = brief(run, event, found[began], reading.metrics, now)
+                looked.briefs[fingerprint(event)] = told if self._quotes else replace(told, quote="")
         looked.first = found[min(found)]
         return looked
 

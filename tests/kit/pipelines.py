@@ -141,6 +141,7 @@ class Bench:
         )
         self.shelf = Shelf(self.store, self.book, runs, clock=clock)
         self.own = OwnAlerts("tocsin")
+        self.clerk = Clerk(self.book, self.store.evidence)
         self.pipeline = Pipeline(
             Parts(
                 self.store,
@@ -151,7 +152,7 @@ class Bench:
                 self.health,
                 clock=clock,
                 own=self.own if own else None,
-                clerk=Clerk(self.book, self.store.evidence) if evidence else None,
+                clerk=self.clerk if evidence else None,
                 stops=Stops(3_600.0, mute or (lambda _event, _now: None)) if stops else None,
                 checkpoint_rows=checkpoint_rows,
             )

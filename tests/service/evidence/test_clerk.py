@@ -167,6 +167,19 @@ def test_the_rows_carry_briefs_and_the_incident_keeps_them() -> None:
     assert {told.alert: told.brief for told in incident.alerts.values()}["High"] == brief
 
 
+@pytest.mark.parametrize("quotes", [True, False])
+def test_messages_quote_model_output_only_where_they_may(quotes: bool) -> None:
+    of = bench()
+    of.clerk.use(clerk.UNKNOWN, quotes=quotes)
+    loops = [{"prompt": "p", "response": "the " * 60, "reward": 0.0, "picked": "worst"} for _ in range(4)]
+    of.push(*sound(1, 40), *[step("r", number, grad_norm=50.0, rollouts=loops) for number in (41, 42)])
+    of.read()
+    (row,) = of.store.deliveries.due("console", 1_000.0, 10)
+    assert row.brief is not None and "garbled" in row.brief.rollouts
+    assert row.brief.quote == ("the " * 40 if quotes else "")
+    assert kept(of).abnormal is not None, "the evidence has them in any case"
+
+
 def test_without_a_clerk_nothing_is_written_or_said() -> None:
     of = Bench(rules=engine(RULES), own=False)
     of.push(*sound(1, 40), *sick(41, 42))
