@@ -72,6 +72,7 @@ def test_every_page_is_read_without_a_complaint_and_asks_for_nothing_elsewhere(p
         assert page.evaluate("document.title") != "owned"
         assert all(each.startswith(f"{collector.url}/") for each in page.requests())
         assert quiet(page) == [], path
+        assert page.evaluate("document.querySelectorAll('figure svg').length > 0") == (path != "/"), path
     text = page.text()
     for what in ("High on team/abl #1", "Gradient norm 50", "grad_norm at step 41", "look at the gradient", "console"):
         assert what in text
@@ -127,7 +128,9 @@ _SMALL = """[...document.querySelectorAll("button, select, input, summary")].fil
 """What a thumb does not hit (WCAG 2.2, 2.5.8)."""
 
 
-def test_a_screen_reader_finds_its_way(page: Page, collector: Collector) -> None:
+@pytest.mark.parametrize("width", SIZES)
+def test_a_screen_reader_finds_its_way(page: Page, collector: Collector, width: int) -> None:
+    page.size(width)
     login(page, collector)
     for path in PATHS:
         page.open(collector.url + path)
@@ -143,11 +146,16 @@ def test_a_screen_reader_finds_its_way(page: Page, collector: Collector) -> None
             and not node["name"].strip()
         ]
         assert nameless == [], path
+        regions = [node["name"] for node in tree if node["role"] in ("region", "navigation")]
+        assert len(set(regions)) == len(regions), (path, regions)
         levels = page.evaluate(
             "[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map((each) => Number(each.tagName[1]))"
         )
         assert levels[0] == 1 and levels.count(1) == 1, path
         assert all(after - before <= 1 for before, after in pairwise(levels)), (path, levels)
+        tables = page.evaluate("document.querySelectorAll('table').length")
+        assert roles.count("table") == tables > 0, "a row that looks like a block is a row all the same"
+        assert roles.count("row") == page.evaluate("document.querySelectorAll('tr').length"), path
         assert "columnheader" in roles and "rowheader" in roles, path
         assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((each) => each.id)).size") == page.evaluate(
             "document.querySelectorAll('[id]').length"

@@ -151,6 +151,7 @@ class Page:
         self._session = session
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **values: Any) -> Any:
         return self._browser.call(method, self._session, **values)
@@ -170,11 +171,16 @@ class Page:
 
     def open(self, address: str) -> None:
         """Go there and wait until it is loaded."""
-        self.taken("Page.loadEventFired")
         answer = self.call("Page.navigate", url=address)
         if "errorText" in answer:
             raise BrowserError(f"{address}: {answer['errorText']}")
-        self.loaded()
+        # By its number: another page that was on its way may be loaded meanwhile.
+        while not any(each["name"] == "load" and each["loaderId"] == answer["loaderId"] for each in self._life()):
+            self._browser.listen("the page that was asked for")
+        self.taken("Page.loadEventFired")
+
+    def _life(self) -> list[dict[str, Any]]:
+        return self.taken("Page.lifecycleEvent")
 
     def loaded(self) -> None:
         """Wait until a page that is on its way is loaded."""
