@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,16 @@ from typing import Any
 
 import pytest
 
+from alerts.delivery import RetryPolicy
+from alerts.pool import DeliveryPool
+from alerts.redaction import Redactor
+from alerts.secrets import Secrets
+from service import config, stop_requests
+from service import control as publishing
+from service.store.model import Commit, StateRow
+from service.store.store import Store
 from tests.kit.collecting import Process, collecting, until
+from tests.kit.commits import delivery, event
 from tests.kit.kafka import Broker
 from tests.kit.stopping_job import Job
 from tocsin import control, spool
@@ -196,3 +206,32 @@ def test_a_request_outlives_a_collector_that_is_killed_and_a_broker_that_is_away
         until(lambda: asked(collector, "sick")["acknowledged_at"] is not None, "the acknowledgement")
         assert {found.id for found in place.requests("sick")} == {planned["id"]}
         assert [row[:2] for row in rows(tmp_path)] == [(planned["id"], "sent")]
+
+
+@pytest.mark.kafka
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # kafka-python and connections that are refused
+def test_a_broker_that_is_away_when_the_request_is_to_leave_gets_it_when_it_is_back(
+    private_broker: Broker, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, private_broker)
+    settings = config.parse(place.config, "tocsin.yaml", tmp_path)
+    now = time.time()
+    request = control.StopRequest(
+        run="r", id="s1", rule=RULE, step=7, reason="why", action="pause", requested_at=now, expires_at=now + 600.0
+    )
+    stop = stop_requests.Stop(request=request, incident="r#1", fingerprint="r/x", attempt=1)
+    with Store(f"sqlite:///{tmp_path / 'tocsin.db'}") as store:
+        lane = publishing.lane(settings, Secrets(Redactor(), {}, tmp_path), store, time.time)
+        pool = DeliveryPool([lane], store.deliveries, clock=time.time, policy=RetryPolicy(cap=1.0))
+        private_broker.stop()
+        pool.start()
+        states = [StateRow("r", stop_requests.STATE, "", stop_requests.encode(stop))]
+        waiting = delivery("s1", receiver=stop_requests.RECEIVER, of=event(run="r", event_time=now))
+        store.commit(Commit([], now, states=states, deliveries=[waiting]))
+        pool.notify([stop_requests.RECEIVER])
+        until(lambda: rows(tmp_path)[0][2] > 1, "it is tried again and again")
+        assert rows(tmp_path)[0][1] in ("pending", "sending")
+        private_broker.start()
+        until(lambda: rows(tmp_path)[0][1] == "sent", "it has left")
+        assert pool.stop(30.0)
+        assert [found.id for found in place.requests("r")] == ["s1"]

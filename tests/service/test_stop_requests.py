@@ -135,6 +135,14 @@ def test_a_run_that_did_not_opt_in_is_not_asked(bench: Bench, on_stop: str) -> N
     assert requests(bench) == [] and bench.store.states("r")[0].rule_id == "bad"
 
 
+def test_a_replay_asks_nothing() -> None:
+    bench = Bench(rules=engine(RULES))
+    bench.push(opened(), bad(1), bad(2))
+    bench.read()
+    assert requests(bench) == [] and [each.rule_id for each in bench.store.states("r")] == ["bad"]
+    bench.shut()
+
+
 def test_pages_and_rules_on_trial_ask_nothing(bench: Bench) -> None:
     bench.push(opened(), row(1, kl_mean=20.0, entropy_mean=20.0))
     fired = {(event.alert, event.state.value) for event in bench.read()}
