@@ -11,7 +11,7 @@ import pytest
 from alerts.canary import CanaryEntry
 from alerts.config import parse_config
 from alerts.delivery import DeliveryWorker
-from alerts.incidents import IncidentBook, Plan
+from alerts.incidents import NO_BRIEFS, IncidentBook, Plan
 from alerts.model import Delivery, Outcome
 from collector import health
 from rules.strict_yaml import ConfigErrors
@@ -166,7 +166,7 @@ def test_a_restart_goes_on_with_the_one_that_flies_and_then_sends_its_own(world:
 
 
 def test_a_silenced_one_says_nothing(world: World) -> None:
-    world.book.apply = lambda events, now: Plan()  # type: ignore[method-assign]  # who plans no row, for whatever reason
+    world.book.apply = lambda events, now, briefs=NO_BRIEFS: Plan()  # type: ignore[method-assign]  # who plans no row, for whatever reason
     world.pass_time(4_000.0)
     assert world.told == []
 
