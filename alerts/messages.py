@@ -166,7 +166,8 @@ def link(template: str, delivery: Delivery) -> str:
 def _next(delivery: Delivery) -> tuple[str, ...]:
     """What to do: what the rule says, then what the decision table says of the first layer that fails."""
     hint = "" if delivery.brief is None else delivery.brief.hint
-    return tuple(dict.fromkeys(prose(step) for step in (*delivery.event.next, *([hint] if hint else []))))
+    said = [f"{hint[:1].upper()}{hint[1:]}{'' if hint.endswith('.') else '.'}"] if hint else []
+    return tuple(dict.fromkeys(prose(step) for step in (*delivery.event.next, *said)))
 
 
 def unknown_placeholders(template: str) -> list[str]:

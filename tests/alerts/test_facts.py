@@ -20,6 +20,7 @@ from alerts.wording import PLAIN
 from tests.kit.briefs import BRIEF, brief
 from tests.kit.receivers import delivery, event
 
+SENTENCE = "Change no hyperparameter; compare the probabilities of both engines."
 NASTY = "<!channel> @everyone https://evil.example\n\u202eback\x1b[2J"
 
 
@@ -74,7 +75,7 @@ def test_a_reminder_says_all_of_it_with_the_cost_of_now() -> None:
 
 
 def test_the_decision_table_has_the_last_word_on_what_to_do() -> None:
-    assert compose(delivery(brief=BRIEF)).next == ("Do not tune.", "Check weight sync.", BRIEF.hint)
+    assert compose(delivery(brief=BRIEF)).next == ("Do not tune.", "Check weight sync.", SENTENCE)
     said = brief(hint="Do not tune.")
     assert compose(delivery(brief=said)).next == ("Do not tune.", "Check weight sync."), "once"
 
@@ -128,5 +129,5 @@ def test_the_whole_message_with_a_brief() -> None:
         "Next:",
         "- Do not tune.",
         "- Check weight sync.",
-        "- change no hyperparameter; compare the probabilities of both engines",
+        f"- {SENTENCE}",
     ]
