@@ -3,7 +3,7 @@ whose rules stand in `alerts.incidents`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -35,10 +35,11 @@ class Draft:
         reach: Mapping[str, Reach],
         mute: MuteBy,
         timing: Timing,
-        joins: Callable[[Incident], str],
+        joins: Callable[[Incident, str], str],
         now: float,
     ) -> None:
-        """`joins` says which storm the incident is to be told through, if any."""
+        """`joins` says which storm the incident is to be told through, if any; it is given the one through which the alert in
+        question was told already."""
         self.incident = incident
         self.joined: dict[str, list[str]] = {}
         """What a storm is to tell, by receiver: fingerprints."""
@@ -63,6 +64,11 @@ class Draft:
         return self._pages.rows
 
     # ---- events
+
+    def forestall(self, prints: Iterable[str]) -> None:
+        """These are over or explained by the end of the moment: nothing that is told in it takes them along."""
+        for print_ in prints:
+            waiting.leave(self.incident, print_)
 
     def apply(self, print_: str, event: AlertEvent) -> None:
         """Fold one event about the alert with this fingerprint."""
@@ -117,6 +123,12 @@ class Draft:
         self._resolve(print_, event, note)
         self.incident.alerts[print_] = replace(told, receivers=[], storm="", through=[], closed_by=owner, **UNMUTED)
 
+    def close_through(self, storm: str, owner: str) -> None:
+        """The storm through which alerts were told was closed by hand, and they with it."""
+        for print_, told in list(self.incident.alerts.items()):
+            if told.storm == storm:
+                self.close(print_, owner)
+
     def end(self, reason: str) -> None:
         """The incident is over, whatever fires."""
         for print_, told in list(self.incident.alerts.items()):
@@ -139,15 +151,18 @@ class Draft:
 
     def route_anew(self, print_: str) -> bool:
         """Tell an alert to whom the routes name by now."""
-        told, rows = self.incident.alerts[print_], len(self.rows)
-        if speaks(told) and told.untold is None:
-            self._tell_new(print_, "the routes have changed, it still fires", at_once=True)
-        return len(self.rows) > rows or self.incident.alerts[print_].untold is not told.untold
+        told = self.incident.alerts[print_]
+        # A storm that is another collector's looks to its own routes.
+        ours = not told.storm or self._joins(self.incident, told.storm) == told.storm
+        if ours and speaks(told) and told.untold is None:
+            self._tell_new(print_, "the routes have changed, it still fires", at_once=True, through=told.storm)
+        return self.incident.alerts[print_] is not told
 
     def end_wait(self, name: str) -> bool:
         """Tell a receiver what has waited for it long enough."""
-        if not waiting.over(self.incident.groups[name], self._now):
-            return False
+        group = self.incident.groups.get(name)
+        if group is None or not waiting.over(group, self._now):
+            return False  # it may have gone with another receiver's, whose alerts are muted
         self._tell(name, [], "")
         return True
 
@@ -162,10 +177,11 @@ class Draft:
         for print_, told in list(self.incident.alerts.items()):
             if told.told_at is None or told.asks is None or not speaks(told):
                 continue
-            if clock < told.told_at:
+            ahead = [each for each in self._timing.escalate(told.asks) if not all(map(told.known_to, each.to))]
+            if ahead and clock < told.told_at:
                 self.incident.alerts[print_] = replace(told, told_at=clock)
                 set_back = True
-            found = [each for each in self._timing.escalate(told.asks) if told.told_at + each.after <= clock]
+            found = [each for each in ahead if told.told_at + each.after <= clock]
             if not found or self._mute(told.asks, self._now) is not None:
                 continue
             for name in dict.fromkeys(name for each in found for name in each.to if not told.known_to(name)):
@@ -212,7 +228,7 @@ class Draft:
 
     # ---- helpers
 
-    def _tell_new(self, print_: str, note: str = "", *, at_once: bool = False) -> None:
+    def _tell_new(self, print_: str, note: str = "", *, at_once: bool = False, through: str = "") -> None:
         """Tell an alert to those of its receivers who do not know of it; what pages nobody may have to wait. `at_once`: those
         for whom it does not wait already."""
         told = self.incident.alerts[print_]
@@ -227,22 +243,23 @@ class Draft:
             if wait > 0.0:
                 waiting.join(self.incident, name, print_, self._now, wait)
             else:
-                self._tell(name, [print_], note)
+                self._tell(name, [print_], note, through)
 
-    def _tell(self, name: str, prints: list[str], note: str) -> None:
-        """Tell a receiver of alerts, and with them of all that waits for it."""
+    def _tell(self, name: str, prints: list[str], note: str, through: str = "") -> None:
+        """Tell a receiver of alerts, and with them of all that waits for it; if they were told `through` a storm that is open,
+        through that."""
         group = self.incident.groups.pop(name, None)
         if group is not None:
             prints = prints + [each for each in group.alerts if each not in prints and self._may_hear(name, each)]
         if not prints:
             return
         if self._storm is None:
-            self._storm = self._joins(self.incident)
-        if self._storm:
+            self._storm = self._joins(self.incident, "")
+        if storm := self._storm or (through and self._joins(self.incident, through)):
             self.joined.setdefault(name, []).extend(prints)
             for each in prints:
                 told = self.incident.alerts[each]
-                self.incident.alerts[each] = replace(told, storm=self._storm, through=[*told.through, name])
+                self.incident.alerts[each] = replace(told, storm=storm, through=[*told.through, name])
             return
         self._pages.tell(name, prints, note)
         if self.incident.told_at is None:

@@ -195,6 +195,11 @@ class IncidentBook:
         draft = self._draft(found, now)
         if draft.incident.storm is not None:
             draft.end(notes.closed(owner))  # nothing of its own fires that could end later
+            members = [member for id_ in draft.incident.storm.members if (member := self._opened.by_id(id_)) is not None]
+            drafts = [self._draft(member, now) for member in members]
+            for member_draft in drafts:
+                member_draft.close_through(incident, owner)
+            return self._plan([put for each in (draft, *drafts) for put in self._put(each, now)])
         for print_ in list(draft.incident.alerts):
             draft.close(print_, owner)
         draft.finish()
@@ -227,7 +232,9 @@ class IncidentBook:
                 id=f"{first.run}#{number}", run=first.run, number=number, opened_at=first.event_time, opened_step=first.step
             )
         draft = self._draft(found, now)
-        for print_, event in beginnings_first(events):
+        pairs = beginnings_first(events)
+        draft.forestall(print_ for print_, event in dict(pairs).items() if event.state is not EventState.FIRING)
+        for print_, event in pairs:
             draft.apply(print_, event)
             if print_ in briefs:
                 draft.brief(print_, briefs[print_])
@@ -240,7 +247,8 @@ class IncidentBook:
         copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages), groups=dict(incident.groups))
         limit = self._timing.storm
         joins = self._storms.joins
-        return Draft(copy, self._route, self._reach, self._mute, self._timing, lambda about: joins(about, limit, now), now)
+        through = lambda about, storm: joins(about, storm, limit, now)  # noqa: E731 - as long as its line
+        return Draft(copy, self._route, self._reach, self._mute, self._timing, through, now)
 
     def _put(self, draft: Draft, now: float) -> list[Draft]:
         """Take the draft over, with what it means for a storm."""

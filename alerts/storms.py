@@ -40,8 +40,12 @@ class Storms:
         value = self._gate.dump()
         return None if value is None else Kept(self.run, value)
 
-    def joins(self, incident: Incident, limit: StormLimit | None, now: float) -> str:
-        """The id of the storm through which an incident is to be told, or nothing."""
+    def joins(self, incident: Incident, through: str, limit: StormLimit | None, now: float) -> str:
+        """The id of the storm through which an incident is to be told, or nothing: the one `through` which it was, if that is
+        open, else the open one, or the next, if there is a rush."""
+        found = self._opened.of(self.run)
+        if through and found is not None and found.id == through:
+            return through
         if incident.told_at is not None or not self._gate.concerns(incident):
             return ""
         return self._open(now).id if self._gate.is_full(limit, now) else ""

@@ -135,3 +135,24 @@ def test_a_further_alert_waits_as_well_and_an_open_page_is_not_opened_twice() ->
     assert (
         grown.deliveries[1].event.severity is Severity.WARNING and grown.incidents[0].pages["thread"].severity is Severity.PAGE
     )
+
+
+def test_what_is_explained_or_over_in_the_same_record_is_not_taken_along() -> None:
+    of = book()
+    of.apply([at(1, "A"), at(1, "B"), at(1, "C")], 100.0)
+    loud = at(2, "P", severity=Severity.PAGE)
+    moment = [loud, at(2, "A", EventState.EXPLAINED, explained_by="P"), at(2, "B", EventState.RESOLVED)]
+    assert said(of.apply(moment, 101.0)) == [
+        ("chat", "trigger", "P", ""),
+        ("chat", "trigger", "C", ""),
+        ("thread", "trigger", "P", "together with C"),
+    ]
+
+
+def test_what_is_muted_when_the_first_wait_ends_leaves_all_that_wait() -> None:
+    muted = {"A"}
+    of = IncidentBook(everybody, REACH, lambda about, now: Mute("s", None) if about.alert in muted else None, GROUPED)
+    muted.clear()
+    of.apply([at(1, "A")], 100.0)
+    muted.add("A")
+    assert said(of.tick(150.0)) == []

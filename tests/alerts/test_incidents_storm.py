@@ -170,6 +170,34 @@ def test_a_storm_is_acknowledged_escalated_and_closed_by_hand() -> None:
     assert said(world.end(2_800.0, "d", "e")) == [] and world.tick(2_900.0) == Plan([], [])
 
 
+def test_a_member_of_a_storm_that_was_closed_by_hand_is_closed_too() -> None:
+    world = World()
+    world.begin(100.0, "a", "b", "c", "d")
+    closed = world.commit(world.book.close_by_hand(FIRST, "ada", 200.0))
+    assert {found.id for found in closed.incidents} == {FIRST, "d#1"}
+    world.book.reconfigure(lambda _: ["boss"], REACH, TIMING)
+    assert {row.event.run for row in world.tick(201.0).deliveries} == {"a", "b", "c"}
+    assert said(world.begin(202.0, "d")) == []
+    world.end(203.0, "d")
+    assert [name for name, *_ in said(world.begin(300.0, "d", episode=2))] == ["boss"]
+
+
+def test_routes_that_change_are_told_of_the_storm_not_of_its_members() -> None:
+    world = World()
+    world.begin(100.0, "a", "b", "c", "d", "e")
+    world.book.reconfigure(lambda _: ["boss"], REACH, TIMING)
+    changed = world.tick(300.0)
+    assert [(row.receiver, row.event.run) for row in changed.deliveries if row.action is Action.TRIGGER] == [
+        ("boss", "a"),
+        ("boss", "b"),
+        ("boss", "c"),
+        ("boss", "tocsin.storm"),
+    ]
+    other = IncidentBook(lambda _: ["boss"], REACH, None, TIMING, own="other")
+    other.restore([world.incident("d#1")])
+    assert said(other.tick(301.0)) == [], "the collector whose storm it is looks to that"
+
+
 def test_a_storm_after_one_that_was_closed_by_hand_is_another_one() -> None:
     world = World()
     world.begin(100.0, "a", "b", "c", "d")
