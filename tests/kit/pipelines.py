@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from alerts.config import default_config
-from alerts.incidents import IncidentBook, MuteBy, Route
+from alerts.incidents import IncidentBook, MuteBy, Reach, Route
 from alerts.timing import AT_ONCE, Timing
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
@@ -104,6 +104,7 @@ class Bench:
         route: Route | None = None,
         mute: MuteBy | None = None,
         timing: Timing = AT_ONCE,
+        reach: Mapping[str, Reach] | None = None,
         own: bool = True,
         recorded_for: RecordedFor | None = None,
         stops: bool = False,
@@ -119,6 +120,7 @@ class Bench:
             "route": route,
             "mute": mute,
             "timing": timing,
+            "reach": reach,
             "own": own,
             "recorded_for": recorded_for,
             "stops": stops,
@@ -132,7 +134,7 @@ class Bench:
         self.letters = MemoryDeadLetters()
         self.health = Health()
         alerts = default_config()
-        self.book = IncidentBook(route or alerts.router, alerts.reach, mute, timing, own="tocsin" if own else "")
+        self.book = IncidentBook(route or alerts.router, reach or alerts.reach, mute, timing, own="tocsin" if own else "")
         runs = Runs(
             max_runs=max_runs,
             max_series_per_run=max_series,
