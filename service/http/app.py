@@ -19,6 +19,7 @@ from __future__ import annotations
 import enum
 import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -129,6 +130,7 @@ def build(
         faults = watched.reload()
         return JSONResponse({"reloaded": not faults, "errors": faults}, status_code=422 if faults else 202)
 
+    clock = time.time if incident_desk is None else incident_desk.clock
     routes = [
         Route("/metrics", metrics),
         Route("/healthz", healthz),
@@ -138,7 +140,7 @@ def build(
         *evidence_routes(store, access),
         *incident_routes(store, incident_desk, access),
         Route("/api/v1/reload", reload, methods=["POST"]),
-        *page_routes(Sources(store, watched, runs_shown, incident_desk, desk), access),
+        *page_routes(Sources(store, watched, runs_shown, incident_desk, desk, clock), access),
         *(muting_routes(desk, access) if desk is not None else ()),
     ]
     return Starlette(

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from service.control import newest
 from service.http.access import Access
 from service.http.pages.forms import own_path, session_routes
 from service.http.pages.incident_forms import SPANS, incident_form_routes
@@ -98,7 +99,7 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
             store.alerts(run=name, limit=MAX_EVENTS),
             sources.clock(),
         )
-        return site.page(request, "run.html.j2", **found)
+        return site.page(request, "run.html.j2", asked=newest(store, [name]).get(name), **found)
 
     def incident(request: Request) -> Response:
         store, now = sources.store, sources.clock()
@@ -114,9 +115,12 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
             reading.heard(store.database, found.id),
             now,
         )
+        asked = newest(store, [found.run]).get(found.run)
+        if asked is not None and asked.incident != found.id:
+            asked = None
         has_run = reading.run(store.database, found.run) is not None  # those of the collector itself have no row
         may_act = visitor is not None and visitor.caller.role.may(Role.OPERATOR) and sources.can_act
-        return site.page(request, "incident.html.j2", may_act=may_act, has_run=has_run, spans=SPANS, **values)
+        return site.page(request, "incident.html.j2", may_act=may_act, has_run=has_run, spans=SPANS, asked=asked, **values)
 
     return [
         Route("/", shown(home, site, access)),
