@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from alerts.matching import MatchEntry
@@ -26,13 +27,15 @@ from service.http.pages.forms import own_path
 from service.http.pages.overview import mutes
 from service.http.pages.run_reader import RunReader
 from service.roles import Caller, Role
+from service.stop_requests import STATE, Stop, encode
 from service.store import reading
 from service.store.database import Database
-from service.store.model import Advance, Commit, StoreError
+from service.store.model import Advance, Commit, StateRow, StoreError
 from service.store.store import Store
 from tests.kit import pipelines
 from tests.kit.commits import event, incident, run_row
 from tests.service.test_http import Watched
+from tocsin.control import StopRequest
 
 TOKENS = {"vera": (Role.VIEWER, "vera-secret-token"), "olga": (Role.OPERATOR, "olga-secret-token")}
 EVIL = "<script>alert(1)</script>"
@@ -386,3 +389,30 @@ def test_of_many_runs_the_last_ones_are_kept() -> None:
             shown.read(row)
         assert shown.read(rows[0]) is not first
         assert shown.read(run_row("nobody", 1)) is None
+
+
+# ---- requests to stop
+
+
+def test_the_pages_say_what_became_of_a_request_to_stop(client: TestClient, store: Store) -> None:
+    fill(store)
+    request = StopRequest(
+        run="r", id="s1", rule="<b>", step=7, reason="", action="pause", requested_at=0.0, expires_at=3_600.0
+    )  # fmt: skip
+    waiting = Stop(request=request, incident="r#1", fingerprint="f", attempt=1)
+    answered = replace(waiting, acknowledged_at=5.0, acknowledged_step=9, over="the job acknowledged at step 9")
+    checkpoint = replace(request, action="checkpoint_and_stop")
+    said = {
+        "<strong>It has not acknowledged</strong>; the request is good until": waiting,
+        "It acknowledged at step 9.": answered,
+        "nobody waits for it any more: run &lt;failed&gt;.": replace(waiting, void=True, over="run <failed>"),
+        "asked to write a checkpoint and stop at step 7 (rule &lt;b&gt;).": replace(waiting, request=checkpoint),
+    }
+    for text, stop in said.items():
+        store.commit(Commit([], 6.0, states=[StateRow("r", STATE, "", encode(stop))]))
+        for path in ("/runs/r", "/incidents/r%231"):
+            page = client.get(path).text
+            assert "The job was asked to " in page and text in page, (path, text)
+    store.commit(Commit([], 6.0, states=[StateRow("r", STATE, "", encode(replace(waiting, incident="r#0")))]))
+    assert "The job was asked to" not in client.get("/incidents/r%231").text, "made in another incident"
+    assert "The job was asked to" not in client.get("/runs/done").text
