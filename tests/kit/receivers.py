@@ -112,6 +112,11 @@ class FakeServer:
         with self._lock:
             self._script += behaviours
 
+    def calm(self) -> None:
+        """Forget what is left of the script."""
+        with self._lock:
+            self._script.clear()
+
     def __enter__(self) -> Self:
         self._spawn(self._accept)
         return self
