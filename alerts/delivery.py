@@ -14,7 +14,8 @@ One worker and one thread per receiver, so that a slow one delays nobody. What a
 Every row gets at least one attempt, however old it is when a worker first sees it.
 
 A receiver that forgets (`alerts.model.Refreshes`) is told what still fires again and again: at start, and every
-`refresh_seconds`, from the rows of the queue. It takes no attempt of any row.
+`refresh_seconds`, from the rows of the queue. At start it is also told what has ended as long ago as it may still show it: a
+part of it may have missed that. It takes no attempt of any row.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ class DeliveryWorker:
         self._looks: dict[str, int] = {}
         self._refreshes = receiver if isinstance(receiver, Refreshes) else None
         self._refresh_at = 0.0
+        self._fresh = True
+        """It has not been told what had ended before this worker was there."""
         self._forgotten = 0
         """Refreshes that failed one after the other."""
 
@@ -176,8 +179,10 @@ class DeliveryWorker:
         if now < self._refresh_at:
             return self._refresh_at
         held = self._queue.held(self.receiver.name)
-        outcome = self._refreshes.refresh(held)
+        ended = self._queue.ended(self.receiver.name, now - self._refreshes.holds_seconds) if self._fresh else ()
+        outcome = self._refreshes.refresh(held, ended)
         if outcome.ok:
+            self._fresh = False
             self._forgotten = 0
         else:
             self._forgotten += 1

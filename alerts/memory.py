@@ -113,6 +113,17 @@ class MemoryQueue:
                 if row.action is Action.TRIGGER and row.status is DeliveryStatus.SENT and _episode(row) not in ended
             ]
 
+    def ended(self, receiver: str, since: float) -> Sequence[Delivery]:
+        """Sent resolves that were planned since then, in order of commit."""
+        with self._lock:
+            return [
+                replace(row)
+                for row in self._rows.values()
+                if row.receiver == receiver
+                and (row.action, row.status) == (Action.RESOLVE, DeliveryStatus.SENT)
+                and row.created_at >= since
+            ]
+
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         """Rows found SENDING, in order of commit."""
         with self._lock:

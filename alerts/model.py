@@ -279,9 +279,11 @@ class Refreshes(Protocol):
     """A receiver that forgets what it is not told again (Alertmanager)."""
 
     refresh_seconds: float
+    holds_seconds: float
+    """For how long it keeps up what it is not told again."""
 
-    def refresh(self, held: Sequence[Delivery]) -> Outcome:
-        """Say again that these fire, and what else was missed, bounded in time. Never raises."""
+    def refresh(self, held: Sequence[Delivery], ended: Sequence[Delivery]) -> Outcome:
+        """Say again that these fire and those are over, and what else was missed, bounded in time. Never raises."""
 
 
 class Root(NamedTuple):
@@ -328,6 +330,9 @@ class DeliveryQueue(Protocol):
 
     def held(self, receiver: str) -> Sequence[Delivery]:
         """Delivered triggers of which no end has been planned: what the receiver should be showing now, in order."""
+
+    def ended(self, receiver: str, since: float) -> Sequence[Delivery]:
+        """Delivered resolves that were planned since then, in order."""
 
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         """Rows left SENDING by a crash: their outcome is unknown."""

@@ -9,7 +9,8 @@ What Alertmanager does, and what follows from it
   loses nothing; an alert whose collector has died stays up for `hold`.
 - The members of a cluster share silences and what was notified, not alerts: each is told of everything. One that took it is
   enough; the others catch up with the next refresh, on ends too. A member that failed is left to the refreshes while another
-  answers: one that hangs must not make every page wait for it.
+  answers: one that hangs must not make every page wait for it. After a restart nobody knows which ends a member missed: those
+  of the last `hold` seconds are told again, for a member that knows them passes over them.
 - The same alert twice changes nothing, so an attempt of unknown outcome is simply repeated.
 """
 
@@ -78,6 +79,7 @@ class Alertmanager:
     def __init__(self, name: str, settings: AlertmanagerSettings, tools: Tools) -> None:
         self.name = name
         self.refresh_seconds = settings.resend
+        self.holds_seconds = settings.hold
         self._settings = settings
         self._secrets = tools.secrets
         self._wording = tools.wording
@@ -104,9 +106,17 @@ class Alertmanager:
         outcome = best(outcomes, len(self._members))
         return outcome._replace(remote=name) if outcome.ok else outcome
 
-    def refresh(self, held: Sequence[Delivery]) -> Outcome:
-        """Say again what still fires: `held` are the delivered triggers that have no end. To every member; one is enough."""
+    def refresh(self, held: Sequence[Delivery], ended: Sequence[Delivery] = ()) -> Outcome:
+        """Say again what still fires: `held` are the delivered triggers that have no end. To every member; one is enough.
+
+        `ended` are ends of before this receiver was made, which a member may have missed; one that took them passes over it.
+        """
         alerts = [self._alert(delivery) for delivery in held]
+        fires = {_encode(alert["labels"]) for alert in alerts}
+        for over in map(self._alert, ended):
+            if (name := _encode(over["labels"])) not in fires:
+                for member in self._members:
+                    member.told(name, over, missed=True)
         try:
             headers = self._headers()
         except SecretError as error:
@@ -173,7 +183,7 @@ class _Member:
         self._failures = 0
         self._sits_out = 0
         self.ends: dict[str, dict[str, Any]] = {}
-        """Ends that it missed, by the alert's name; kept in memory: after a restart the alert ends there by its `endsAt`."""
+        """Ends that it missed, by the alert's name; after a restart all of the last `hold` seconds are taken for missed."""
 
     @property
     def failing(self) -> bool:

@@ -147,6 +147,17 @@ class Deliveries:
         with self._database.read() as connection:
             return [_delivery(row) for row in connection.execute(rows.order_by(_ROWS.c.sequence))]
 
+    def ended(self, receiver: str, since: float) -> Sequence[Delivery]:
+        """Sent resolves that were planned since then, in order of commit."""
+        rows = select(_ROWS).where(
+            _ROWS.c.receiver == receiver,
+            _ROWS.c.action == Action.RESOLVE.value,
+            _ROWS.c.status == DeliveryStatus.SENT.value,
+            _ROWS.c.created_at >= since,
+        )
+        with self._database.read() as connection:
+            return [_delivery(row) for row in connection.execute(rows.order_by(_ROWS.c.sequence))]
+
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         """Rows found SENDING: a crash fell between the attempt and its outcome."""
         rows = select(_ROWS).where(_ROWS.c.receiver == receiver, _ROWS.c.status == _SENDING).order_by(_ROWS.c.sequence)

@@ -162,6 +162,20 @@ def test_a_member_that_failed_is_left_to_the_refreshes_while_another_answers() -
     assert [alert["labels"]["run"] for alert in two.requests[3].json()] == ["b"], "who took the end is not told again"
 
 
+def test_after_a_restart_each_member_is_told_of_the_ends_that_one_may_have_missed() -> None:
+    with FakeServer([Reply(200)] * 2) as one, FakeServer([Reply(200)] * 2) as two:
+        receiver = manager(one.url, two.url)
+        again, over = delivery(event(run="a", episode=2)), delivery(event(run="b"), Action.RESOLVE)
+        earlier = delivery(event(run="a"), Action.RESOLVE)
+        assert receiver.refresh([again], [earlier, over]).ok
+        assert receiver.refresh([again]).ok
+        receiver.close()
+    for member in (one, two):
+        first, second = member.requests
+        assert [(alert["labels"]["run"], "startsAt" in alert) for alert in first.json()] == [("a", True), ("b", False)]
+        assert [alert["labels"]["run"] for alert in second.json()] == ["a"], "once"
+
+
 def test_a_member_that_fails_on_and_on_is_asked_in_fewer_and_fewer_rounds() -> None:
     with FakeServer([Reply(503)] * 6) as one, FakeServer([Reply(200)] * 24) as two:
         receiver = manager(one.url, two.url)

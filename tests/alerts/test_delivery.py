@@ -345,14 +345,17 @@ class Forgets(Script):
     """A receiver that has to be told again."""
 
     refresh_seconds = 60.0
+    holds_seconds = 600.0
 
     def __init__(self, *outcomes: Outcome | Exception) -> None:
         super().__init__(*outcomes)
         self.refreshed: list[list[str]] = []
+        self.over: list[list[str]] = []
         self.answers: list[Outcome] = []
 
-    def refresh(self, held: Sequence[Delivery]) -> Outcome:
+    def refresh(self, held: Sequence[Delivery], ended: Sequence[Delivery]) -> Outcome:
         self.refreshed.append([row.event.alert for row in held])
+        self.over.append([row.event.alert for row in ended])
         return self.answers.pop(0) if self.answers else OK
 
 
@@ -374,6 +377,29 @@ def test_a_receiver_that_forgets_is_told_again_until_the_end() -> None:
     bench.step()
     assert receiver.refreshed[3:] == [["B"]], "at once after a restart"
     assert bench.seen == ["ok"] * 3, "a refresh is no attempt"
+
+
+def test_a_receiver_that_forgets_is_told_at_start_what_ended_lately() -> None:
+    receiver = Forgets()
+    bench = Bench(receiver, row("A"), row("A", Action.RESOLVE), row("B"))
+    while bench.step() == bench.now:
+        pass
+    assert receiver.said[-1] == ("A", "resolve") and receiver.over == [[]]
+    bench.now += 500.0
+    bench.start()
+    receiver.answers = [Outcome(ok=False, retry=True, reason="unreachable"), OK]
+    again = bench.step()
+    assert again is not None
+    bench.now = again
+    bench.step()
+    assert receiver.over[1:] == [["A"], ["A"]], "until it took it"
+    bench.now += 60.0
+    bench.step()
+    assert receiver.over[3:] == [[]]
+    bench.now += 60.0
+    bench.start()
+    bench.step()
+    assert receiver.over[4:] == [[]] and receiver.refreshed[-1] == ["B"], "what ended before that is over there by itself"
 
 
 def test_a_refresh_that_fails_comes_again_soon(caplog: pytest.LogCaptureFixture) -> None:
@@ -513,6 +539,9 @@ class Flaky:
 
     def held(self, receiver: str) -> Sequence[Delivery]:
         return self._queue.held(receiver)
+
+    def ended(self, receiver: str, since: float) -> Sequence[Delivery]:
+        return self._queue.ended(receiver, since)
 
     def interrupted(self, receiver: str) -> Sequence[Delivery]:
         return self._queue.interrupted(receiver)

@@ -377,3 +377,15 @@ def test_an_end_that_is_planned_is_known_whatever_becomes_of_it(opened: Opened) 
     finish(opened, found, DeliveryStatus.SENT)
     finish(opened, take(opened), DeliveryStatus.FAILED)
     assert opened.queue.ending("chat", *of, 1)
+
+
+def test_ends_are_those_that_were_sent_since(opened: Opened) -> None:
+    opened.insert([row("A", Action.RESOLVE, created_at=10.0), row("B", Action.RESOLVE, created_at=20.0)])
+    opened.insert(
+        [row("C", created_at=20.0), row("D", Action.RESOLVE, created_at=30.0), row("E", Action.RESOLVE, created_at=40.0)]
+    )
+    assert opened.queue.ended("chat", 0.0) == []
+    for found in opened.queue.due("chat", 100.0, 4):
+        finish(opened, found, DeliveryStatus.SENT)
+    assert [found.event.alert for found in opened.queue.ended("chat", 20.0)] == ["B", "D"]
+    assert opened.queue.ended("pager", 0.0) == []
