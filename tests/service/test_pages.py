@@ -115,6 +115,18 @@ def test_the_first_page_says_what_is_open_and_which_runs_there_are(client: TestC
     assert "1 run that ended and is well" in page
 
 
+def test_of_many_the_sickest_are_shown_and_the_others_counted(client: TestClient, store: Store) -> None:
+    rows = [run_row(f"r{n:03}", 1) for n in range(250)]
+    rows += [run_row(f"e{n:03}", 1, status=RunStatus.FINISHED) for n in range(60)]
+    sick = [event(f"r{n:03}") for n in range(240, 250)]
+    incidents = [incident(f"i{n:03}") for n in range(205)]
+    store.commit(Commit([Advance("p/0", None, 1)], 5.0, runs=rows, events=sick, incidents=incidents))
+    page = client.get("/").text
+    assert "and 50 more, no sicker" in page and "60 runs that ended and are well" in page and "and 10 earlier ones" in page
+    assert "and 5 more, no louder" in page and "205 open incidents" in page
+    assert all(f'href="/runs/r{n:03}"' in page for n in range(240, 250))
+
+
 def test_an_empty_collector_says_so(client: TestClient) -> None:
     page = client.get("/").text
     assert "Nothing is open" in page and "No run has sent a record yet" in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from alerts.matching import told
 from alerts.model import Incident
@@ -14,6 +14,10 @@ from rules.model import AlertEvent, EventState, Severity
 from service.http.pages.summary import Summary, summarised
 from service.http.pages.words import LOUDNESS, span, utc
 from service.store.model import RunRow
+
+MAX_RUNNING: Final = 200
+"""A page of more would take its reader, and the machine, longer than what stands on it is worth."""
+MAX_ENDED: Final = 50
 
 
 class RunLine(NamedTuple):
@@ -44,11 +48,17 @@ def overview(
     summaries = [summarised(incident, now) for incident in incidents if incident.alerts]
     summaries.sort(key=lambda each: (each.acknowledged is not None, LOUDNESS[each.severity]))
     known = {incident.run for incident in incidents}
-    running = [line for line in lines if line.run.status is RunStatus.RUNNING or line.worst is not None]
+    running: list[RunLine] = []
+    ended: list[RunLine] = []
+    for line in lines:
+        (running if line.run.status is RunStatus.RUNNING or line.worst is not None else ended).append(line)
     return {
-        "incidents": summaries,
-        "running": running,
-        "ended": [line for line in lines if line not in running],
+        "incidents": summaries[:MAX_RUNNING],
+        "incidents_more": max(0, len(summaries) - MAX_RUNNING),
+        "running": running[:MAX_RUNNING],
+        "running_more": max(0, len(running) - MAX_RUNNING),
+        "ended": ended[:MAX_ENDED],
+        "ended_more": max(0, len(ended) - MAX_ENDED),
         "others": [event for run, events in by_run.items() if run not in known for event in events],
         "trouble": list(trouble),
         "sentence": sentence(summaries),
