@@ -1,4 +1,8 @@
-"""A recorded log through the same pipeline as a live run: file source, store in memory, event time as clock."""
+"""A recorded log through the same pipeline as a live run: file source, store in memory, event time as clock.
+
+What it shows is what the rules said. Its book routes all to the console and knows no silences, waits, reminders, escalation or
+storms: those belong to the hour at which people are told, and `tocsin alerts route-test --log` answers for it.
+"""
 
 from __future__ import annotations
 

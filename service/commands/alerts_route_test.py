@@ -15,6 +15,7 @@ import click
 from alerts.config import AlertsConfig, load_config
 from alerts.muting.files import moment
 from alerts.muting.muting import Muting
+from alerts.notes import roughly
 from rules.model import AlertEvent, EventState, Severity, Verdict
 from service.commands.alerts_route_log import route_log, show
 from service.commands.terminal import config_errors_are_shown, fail
@@ -146,15 +147,28 @@ def _found(config: AlertsConfig, event: AlertEvent, at: float) -> dict[str, Any]
         "receivers": receivers,
         "quiet_hours": sorted({hours.told() for path in paths for hours in path[-1].quiet_hours}),
         "muted": [{"by": mute.by, "until": mute.until} for mute in mutes],
+        "waits": {} if event.severity.pages else _waits(config, event, told),
+        "escalates": [{"after": each.after, "to": list(each.to)} for each in config.router.escalate(event)],
         "told": told,
         "note": "severity info is sent to nobody" if event.severity is Severity.INFO else "",
     }
+
+
+def _waits(config: AlertsConfig, event: AlertEvent, told: Sequence[str]) -> dict[str, float]:
+    """Who is told after how many seconds, together with what begins meanwhile."""
+    return {name: wait for name in told if (wait := config.router.group_wait(event, name)) > 0.0}
 
 
 def _text(found: dict[str, Any]) -> str:
     lines = [f"route    {' > '.join(path['routes'])}: {', '.join(path['receivers']) or 'nobody'}" for path in found["paths"]]
     lines += [f"quiet    {hours}" for hours in found["quiet_hours"]]
     lines += [f"muted    by {mute['by']} until {_utc(mute['until'])}" for mute in found["muted"]]
+    lines += [f"waits    {roughly(wait)} for others of its incident: {name}" for name, wait in found["waits"].items()]
+    if found["told"]:
+        lines += [
+            f"later    after {roughly(each['after'])} without acknowledgement: {', '.join(each['to'])}"
+            for each in found["escalates"]
+        ]
     lines += [f"note     {found['note']}"] if found["note"] else []
     return "\n".join([*lines, f"told now {', '.join(found['told']) or 'nobody'}"])
 

@@ -271,7 +271,8 @@ class Planner(RuleBasedStateMachine):
     @invariant()
     def who_should_know_knows_once_nothing_waits(self) -> None:
         """A look into the future of a book of its own: mutes run out, waits are over, nobody has it in hand any more."""
-        ahead, later = self._reborn(), self.now + 2 * LONG
+        # A clock that was set back may have put the end of a mute far off.
+        ahead, later = self._reborn(), max(self.now + 2 * LONG, *self.muted.values(), 0.0)
         rows = list(self.rows)
         incidents = {found.id: found for found in self._incidents()}
         for _ in range(2):

@@ -170,3 +170,19 @@ def test_a_log_without_alerts_and_what_is_no_log(file: Path, log: Path) -> None:
     for wrong, why in (("nowhere.jsonl", "no such file"), (".", "2 logs in it; name one"), ("alerts.yaml", "alerts.yaml")):
         done = run("route-test", file, "--log", log.parent / wrong, *rules)
         assert done.exit_code == 2 and why in done.stderr, wrong
+
+
+def test_who_is_told_later_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.yaml"
+    file.write_text(
+        "receivers: {chat: {kind: console}, boss: {kind: console}}\n"
+        "default: chat\ngroup_wait: 2m\nescalate: {after: 15m, to: boss}\n",
+        encoding="utf-8",
+    )
+    later = "later    after 15 min without acknowledgement: boss"
+    done = run("route-test", file, "--severity", "warning")
+    assert done.stdout.splitlines()[1:] == ["waits    2 min for others of its incident: chat", later, "told now chat"]
+    assert run("route-test", file, "--severity", "page").stdout.splitlines()[1:] == [later, "told now chat"]
+    found = json.loads(run("route-test", file, "--severity", "warning", "--json").stdout)
+    assert (found["waits"], found["escalates"]) == ({"chat": 120.0}, [{"after": 900.0, "to": ["boss"]}])
+    assert "later" not in run("route-test", file, "--severity", "info").stdout, "nobody is told first"
