@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check compiled bench mutation services clean
+.PHONY: help setup demo test test-compiled check compiled bench mutation services clean
 
 help: ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
 
 $(STAMP): constraints.txt pyproject.toml client/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tocsin needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -37,6 +37,13 @@ demo: $(STAMP) ## recorded training runs through the whole pipeline, live; no Ka
 
 test: $(DEV_STAMP) services ## every test, on real Kafka and Prometheus
 	$(BIN)/python -m pytest $(ARGS)
+
+# What every record runs through, and who calls it: not the whole end to end, not what knows only alerts. A few minutes.
+ON_COMPILED := tests/test_compiled.py tests/collector tests/rules tests/packs tests/contracts tests/service
+
+test-compiled: compiled ## the tests of collector, rules and service once more, on the compiled wheel
+	TOCSIN_FORM=compiled PYTHONPATH=.cache/compiled:client/src $(BIN)/pytest -m "not soak and not kafka and not prometheus" \
+		$(ON_COMPILED) $(ARGS)
 
 check: $(DEV_STAMP) ## style, types, import directions
 	$(BIN)/ruff check .

@@ -20,10 +20,11 @@ from rules.conditions import Condition
 from rules.events import Events
 from rules.frame import FALSE, UNKNOWN, Decisive, Frame, NothingFires
 from rules.judging import Evaluation, Judging
-from rules.model import Phase, RuleState, Verdict
+from rules.model import Phase, Verdict
 from rules.overlay import extended
 from rules.program import AlertProgram, Instance, Program, RecordProgram, instances
 from rules.programs import Programs
+from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 from rules.state import ended
 

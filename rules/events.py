@@ -12,8 +12,9 @@ from rules.bundle import Stage
 from rules.frame import Decisive
 from rules.layers import Firing, explanations
 from rules.message import TemplateFault, fields, render, sig
-from rules.model import AlertEvent, EventState, RuleState, Severity, Verdict
+from rules.model import AlertEvent, EventState, Severity, Verdict
 from rules.program import AlertProgram, Program
+from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 
 

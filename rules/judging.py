@@ -10,8 +10,9 @@ from collector.model import Provenance, RunView
 from rules.bundle import OnGap, Stage
 from rules.events import Events, clear_reason, reason
 from rules.frame import NON_FINITE, TRUE, Frame
-from rules.model import AlertEvent, Phase, RuleHealth, RuleState, Verdict
+from rules.model import AlertEvent, Phase, RuleHealth, Verdict
 from rules.program import AlertProgram, Instance, Program, instances
+from rules.rule_state import RuleState
 from rules.run_states import RunStates
 from rules.state import Finding, Moment, Transition, advance
 from rules.timing import Domain

@@ -67,8 +67,8 @@ class EventState(enum.StrEnum):
     RESOLVED = "resolved"
 
 
-class RuleState(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A rule's state on one run (and one set of own labels): all that a restart must bring back."""
+class StoredState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A rule's state on one run (and one set of own labels), as it is stored: `RuleState` is what the engine works with."""
 
     phase: Phase = Phase.INACTIVE
     breaches: int = 0

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rules.model import RuleState
+from rules.rule_state import RuleState
 
 Labels = tuple[tuple[str, str], ...]
 """A rule's own labels, sorted by name; empty for a rule that is not fanned out."""
@@ -29,10 +29,6 @@ class StateKey(NamedTuple):
         """The inverse of `labels_text`. Raises msgspec.DecodeError."""
         labels = msgspec.json.decode(labels_text, type=dict[str, str])
         return cls(rule_id, tuple(sorted(labels.items())))
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(RuleState)
 
 
 class RunStates:
@@ -86,12 +82,12 @@ class RunStates:
 
     def dump(self, key: StateKey) -> bytes:
         """One state as bytes."""
-        return _ENCODER.encode(self.states[key])
+        return self.states[key].dump()
 
     def load(self, rows: Iterable[tuple[StateKey, bytes]]) -> None:
         """Brings back states as they were dumped. Raises msgspec.DecodeError for bytes that are no state."""
         for key, value in rows:
-            self.put(key, _DECODER.decode(value))
+            self.put(key, RuleState.load(value))
 
     # ---- for the engine -------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-import msgspec
-
-from rules.model import Phase, RuleState
+from rules.model import Phase
+from rules.rule_state import RuleState
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span
 
 
@@ -82,14 +81,13 @@ def _towards_firing(state: RuleState, finding: Finding, moment: Moment, hold: Sp
         return state, Transition.NONE
     history = _shifted(state.history, breach, hold)
     if not breach and not history:
-        return _changed(state, phase=INACTIVE, breaches=0, history=0, pending_since=0.0, pending_step=0), Transition.DROPPED
+        return state.changed(phase=INACTIVE, breaches=0, history=0, pending_since=0.0, pending_step=0), Transition.DROPPED
     begins = state.phase is INACTIVE
     breaches = state.breaches + breach
     since = moment.event_time if begins else min(state.pending_since, moment.event_time)
     from_step = moment.step if begins else min(state.pending_step, moment.step)
     fires = breach and _held(hold, breaches, history, moment.step - from_step, moment.event_time - since)
-    after = _changed(
-        state,
+    after = state.changed(
         phase=FIRING if fires else PENDING,
         breaches=breaches,
         history=history,
@@ -121,15 +119,15 @@ def _while_firing(state: RuleState, finding: Finding, moment: Moment, timing: Ti
     history = _shifted(state.history, finding is Finding.BREACH, hold)
     holds = finding is Finding.BREACH or (hold.domain is Domain.M_OF_N and history.bit_count() >= hold.amount)
     if state.phase is FIRING and (holds or finding is Finding.BETWEEN):
-        return (state if history == state.history else _changed(state, history=history)), Transition.NONE
+        return (state if history == state.history else state.changed(history=history)), Transition.NONE
     if holds:
-        return _changed(state, phase=FIRING, history=history, cleared=0, cleared_since=0.0, cleared_step=0), Transition.RETURNED
+        return state.changed(phase=FIRING, history=history, cleared=0, cleared_since=0.0, cleared_step=0), Transition.RETURNED
     begins = state.phase is FIRING
     cleared = 1 if begins else state.cleared + 1
     since = moment.event_time if begins else min(state.cleared_since, moment.event_time)
     from_step = moment.step if begins else min(state.cleared_step, moment.step)
     if _kept(timing.keep, cleared, moment.step - from_step, moment.event_time - since):
-        after = _changed(state, phase=KEEPING, history=history, cleared=cleared, cleared_since=since, cleared_step=from_step)
+        after = state.changed(phase=KEEPING, history=history, cleared=cleared, cleared_since=since, cleared_step=from_step)
         return after, Transition.KEPT if begins else Transition.NONE
     return ended(state, moment.record - 1), Transition.RESOLVED
 
@@ -144,8 +142,7 @@ def _kept(keep: Span, cleared: int, steps: int, elapsed: float) -> bool:
 def ended(state: RuleState, last_record: int) -> RuleState:
     """The state of an alert that does not fire any more, or whose hold was dropped; it remembers when it last fired."""
     fired = max(state.fired_record, last_record) if state.phase.fires else state.fired_record
-    return _changed(
-        state,
+    return state.changed(
         phase=INACTIVE,
         breaches=0,
         history=0,
@@ -165,7 +162,3 @@ def _shifted(history: int, breach: bool, hold: Span) -> int:
     if hold.domain is not Domain.M_OF_N:
         return 0
     return (history << 1 | breach) & ((1 << hold.out_of) - 1)
-
-
-def _changed(state: RuleState, **changes: object) -> RuleState:
-    return msgspec.structs.replace(state, **changes)

@@ -18,10 +18,11 @@ from rules.compile import Compiler
 from rules.engine import Engine
 from rules.events import reason
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame
-from rules.model import AlertEvent, EventState, Phase, RuleState, Verdict
+from rules.model import AlertEvent, EventState, Phase, Verdict
 from rules.operands import Scope
 from rules.overrides import effective
 from rules.program import instances
+from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 from service.judging import judge
 from service.live import ClockKind, Live

@@ -15,8 +15,9 @@ from collector.recorded import chooser
 from collector.run import RecordedFor
 from collector.sources.file import FileSource
 from rules.engine import Engine
-from rules.model import Phase, RuleState
+from rules.model import Phase
 from rules.names import suggestion
+from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 from service import bundles, config, explain_report
 from service.baselines import load_baselines

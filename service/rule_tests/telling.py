@@ -12,7 +12,8 @@ from collector.model import Baseline, RawRecord
 from collector.run import DEPTH, Run
 from collector.signals.baseline import ABSOLUTE_FLOOR, COUNT, RELATIVE_FLOOR
 from rules.engine import Engine
-from rules.model import AlertEvent, Phase, RuleState, Verdict
+from rules.model import AlertEvent, Phase, Verdict
+from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 from service.judging import Judged, judge, stall
 from service.live import Live

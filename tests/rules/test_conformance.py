@@ -18,8 +18,9 @@ from rules.engine import Engine
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame, NothingFires
 from rules.language import LanguageError, parse
 from rules.loader import load_text
-from rules.model import Phase, RuleState
+from rules.model import Phase
 from rules.operands import Scope
+from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 from rules.state import Finding, Moment, Timing, advance
 from rules.strict_yaml import ConfigErrors

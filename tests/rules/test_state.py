@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rules.model import Phase, RuleState
+from rules.model import Phase
+from rules.rule_state import RuleState
 from rules.state import Finding, Moment, Timing, Transition, advance
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
 
@@ -143,7 +143,7 @@ class Machine(RuleBasedStateMachine):
         before = self.state
         self.findings.append((finding, self.moment))
         self.state, self.last = advance(before, finding, self.moment, self.timing)
-        restored = msgspec.msgpack.decode(msgspec.msgpack.encode(self.twin), type=RuleState)
+        restored = RuleState.load(self.twin.dump())
         self.twin, _ = advance(restored, finding, self.moment, self.timing)
 
         assert self.twin == self.state  # a restore at any point changes nothing

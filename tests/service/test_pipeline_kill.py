@@ -12,7 +12,8 @@ from sqlalchemy import event as sqlalchemy_event
 
 from collector.run import Run
 from collector.sources.memory import MemoryLog
-from rules.model import AlertEvent, RuleState
+from rules.model import AlertEvent
+from rules.rule_state import RuleState
 from service.store import schema
 from service.store.store import Store
 from tests.kit.commits import contents
@@ -88,7 +89,7 @@ def _outcome(store: Store) -> dict[str, Any]:
 
 def _machine(value: bytes) -> tuple[Any, ...] | bytes:
     try:
-        state = msgspec.msgpack.decode(value, type=RuleState)
+        state = RuleState.load(value)
     except msgspec.ValidationError:
         return value  # the states of Tocsin's own alerts
     return (
