@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from alerts.incidents import Reach
 from alerts.model import Delivery, DeliveryStatus
 from alerts.muting.model import Mute
+from alerts.timing import StormLimit, Timing
 from rules.engine import Engine
 from rules.loader import load_bundle, load_text
 from rules.model import AlertEvent
@@ -39,19 +40,19 @@ rules:
     summary: "Something is wrong"
   - alert: Tried
     id: tried
-    expr: kl_mean > 10
+    expr: policy_entropy > 10
     severity: stop
     summary: "Something is wrong"
     stage: notify
   - alert: Silent
     id: silent
-    expr: kl_mean > 10
+    expr: policy_entropy > 10
     severity: stop
     summary: "Something is wrong"
     stage: shadow
   - alert: Loud
     id: loud
-    expr: entropy_mean > 10
+    expr: learning_rate > 10
     severity: page
     summary: "Something is wrong"
 """
@@ -144,7 +145,7 @@ def test_a_replay_asks_nothing() -> None:
 
 
 def test_pages_and_rules_on_trial_ask_nothing(bench: Bench) -> None:
-    bench.push(opened(), row(1, kl_mean=20.0, entropy_mean=20.0))
+    bench.push(opened(), row(1, policy_entropy=20.0, learning_rate=20.0))
     fired = {(event.alert, event.state.value) for event in bench.read()}
     assert fired == {("Tried", "firing"), ("Silent", "explained"), ("Loud", "firing")}
     assert requests(bench) == []
@@ -389,6 +390,18 @@ def test_a_record_that_raises_leaves_the_request_as_it_was(bench: Bench, monkeyp
     assert pages(bench) == [("firing", 5)]
     live = bench.shelf.get("r", "memory/0")
     assert live is not None and live.stop == kept(bench)
+
+
+def test_in_a_storm_each_run_is_asked_and_people_are_told_once() -> None:
+    bench = Bench(rules=engine(RULES), stops=True, timing=Timing(storm=StormLimit(1, 60.0)))
+    for run in "abcd":
+        bench.push(opened(run), bad(1, run=run))
+    bench.read()
+    told_of = [waiting.event.run for waiting in bench.store.deliveries.due("console", 1e12, 10)]
+    assert told_of == ["a", "tocsin.storm"]
+    assert [waiting.event.run for waiting in requests(bench)] == ["a", "b", "c", "d"]
+    assert {kept(bench, run).incident for run in "abcd"} == {"a#1", "b#1", "c#1", "d#1"}
+    bench.shut()
 
 
 def test_the_thread_of_the_incident_hears_what_was_asked_and_answered(bench: Bench) -> None:
