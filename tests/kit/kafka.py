@@ -18,7 +18,9 @@ Header = tuple[str, bytes]
 class Broker:
     """One broker on 127.0.0.1. `start` after `stop` goes on with the same data on the same port."""
 
-    def __init__(self, folder: Path, credentials: str | None = None, tls: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, credentials: str | None = None, tls: Path | None = None, properties: Path | None = None
+    ) -> None:
         self.folder = folder
         self.bootstrap = ""
         self.sasl_bootstrap = ""
@@ -26,12 +28,15 @@ class Broker:
         `tls`; empty without them."""
         self._credentials = credentials
         self._tls = tls
+        self._properties = properties
+        """A file with further settings of the broker."""
         self._names = itertools.count(1)
 
     def start(self) -> None:
         """Returns when clients are served; ends the test when Kafka or Java is missing on this machine."""
         options = ["--sasl", self._credentials] if self._credentials else []
         options += ["--tls", str(self._tls)] if self._tls else []
+        options += ["--properties", str(self._properties)] if self._properties else []
         self.bootstrap, *sasl = services.run(services.KAFKA, "start", "--dir", str(self.folder), *options).splitlines()
         self.sasl_bootstrap = sasl[0] if sasl else ""
 
