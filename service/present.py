@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from alerts.model import Incident
+from alerts.model import Incident, Storm
 from rules.model import AlertEvent
 from service.stop_requests import Stop
 from service.store.model import AlertRow, RunRow
@@ -89,6 +89,10 @@ def stop(asked: Stop | None) -> dict[str, Any] | None:
     }
 
 
+def _storm(found: Storm) -> dict[str, Any]:
+    return {"joined": found.joined, "over": found.over, "incidents": list(found.members)}
+
+
 def incident(found: Incident, asked: Stop | None = None) -> dict[str, Any]:
     """An incident with the alerts in it; `asked` is the newest request to its run, and shown if it was made in it."""
     return {
@@ -99,6 +103,7 @@ def incident(found: Incident, asked: Stop | None = None) -> dict[str, Any]:
         "closed_at": found.closed_at,
         "acknowledged": None if found.acknowledged is None else msgspec.to_builtins(found.acknowledged),
         "stop": stop(asked) if asked is not None and asked.incident == found.id else None,
+        "storm": None if found.storm is None else _storm(found.storm),
         "alerts": [
             {
                 "alert": told.alert,
@@ -108,6 +113,10 @@ def incident(found: Incident, asked: Stop | None = None) -> dict[str, Any]:
                 "layer": told.layer,
                 "firing": told.firing,
                 "explained_by": told.explained_by,
+                "muted_by": told.muted_by,
+                "closed_by": told.closed_by,
+                "told": list(told.receivers),
+                "told_through": told.storm,
             }
             for told in found.alerts.values()
         ],

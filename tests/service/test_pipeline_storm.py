@@ -12,6 +12,7 @@ from alerts.model import Delivery
 from alerts.timing import StormLimit, Timing
 from collector.model import Batch
 from rules.model import AlertEvent
+from service import present
 from tests.kit.pipelines import Bench, step, steps
 
 STORMY = Timing(storm=StormLimit(2, 60.0))
@@ -82,6 +83,17 @@ def test_a_member_whose_partition_is_lost_is_over_when_the_other_collector_says_
     bench.read()
     bench.tick()
     assert ("resolve", "tocsin.storm") in said(bench)
+
+
+def test_what_is_told_through_a_storm_is_shown_so(bench: Bench) -> None:
+    bench.push(*sick("a", "b", "c", "d"), *heals("d"))
+    bench.read()
+    shown = {run: present.incident(bench.store.incidents(run)[-1]) for run in ("a", "c", "tocsin.storm")}
+    (told,), (member,), (own,) = (each["alerts"] for each in shown.values())
+    assert (told["told"], told["told_through"]) == (["console"], "")
+    assert (member["told"], member["told_through"]) == ([], "tocsin.storm#1")
+    assert (own["alert"], own["told"]) == ("TocsinStorm", ["console"])
+    assert [each["storm"] for each in shown.values()] == [None, None, {"joined": 2, "over": 1, "incidents": ["c#1"]}]
 
 
 def test_a_trainer_may_not_call_its_run_like_the_storms(bench: Bench) -> None:
