@@ -137,15 +137,15 @@ class Clerk:
         before = self._known(incident.id, rows)
         if before is None:
             bundle = gather.opened(live.run, incident, first, looked.rules, self._revision, now)
+        elif new := gather.unknown_to(before, looked.rules):
+            bundle = gather.joined(before, live.run, incident, self._again(live, before, new), new)
         else:
-            again = self._again(live, before, looked)
-            bundle = gather.joined(before, live.run, again, looked.rules)
-        if bundle is not before:
-            _put(bundle, rows)
-            live.evidence_waits = incident.id if bundle.waits else ""
+            return
+        _put(bundle, rows)
+        live.evidence_waits = incident.id if bundle.waits else ""
 
-    def _again(self, live: Live, bundle: Bundle, looked: Looked) -> Evidence | None:
-        run, now = live.run, max(rule.fired for rule in looked.rules)
+    def _again(self, live: Live, bundle: Bundle, new: Sequence[Rule]) -> Evidence | None:
+        run, now = live.run, max(rule.fired for rule in new)
         records = bisect_right(run.steps, now) - bisect_right(run.steps, bundle.step)
         if not 0 <= records <= gather.AGAIN:
             return None

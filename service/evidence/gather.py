@@ -88,25 +88,26 @@ def opened(run: Run, incident: Incident, found: Evidence, rules: Sequence[Rule],
     return followed(bundle, run)
 
 
-def joined(bundle: Bundle, run: Run, found: Evidence | None, rules: Sequence[Rule]) -> Bundle:
-    """The bundle with the rules of alerts that have joined the incident. An alert that begins anew is kept as it was the first
-    time.
+def unknown_to(bundle: Bundle, rules: Sequence[Rule]) -> list[Rule]:
+    """Those that the bundle does not have: an alert that begins anew is kept as it was the first time."""
+    known = {_identity(rule) for rule in bundle.rules}
+    return [rule for rule in rules if _identity(rule) not in known]
+
+
+def joined(bundle: Bundle, run: Run, incident: Incident, found: Evidence | None, rules: Sequence[Rule]) -> Bundle:
+    """The bundle with the rules of alerts that have joined the incident.
 
     found: what is known now of the condition with which the incident began, while that is still news (`AGAIN`); it has seen
     more records, and more alerts, than what the bundle has.
     """
-    known = {(rule.id, tuple(sorted(rule.labels.items()))) for rule in bundle.rules}
-    new = [rule for rule in rules if (rule.id, tuple(sorted(rule.labels.items()))) not in known]
-    if not new:
-        return bundle
-    every = (*bundle.rules, *new)
+    every = (*bundle.rules, *rules)
     if found is not None and found.movers.movers:
         bundle = replace(bundle, movers=found.movers, triage=found.triage, reading=found.reading or bundle.reading)
     lines = {line.key: line for line in _lines(run, bundle.movers, every)} | {line.key: line for line in bundle.lines}
     return replace(
         bundle,
         rules=every[:MAX_RULES],
-        more_rules=bundle.more_rules + max(0, len(every) - MAX_RULES),
+        more_rules=max(0, len(incident.alerts) - MAX_RULES),
         lines=tuple(lines.values())[:MAX_SERIES],
         checks=_checks(bundle.triage, every),
     )
@@ -185,3 +186,7 @@ def _masked(value: Any) -> Any:
     if isinstance(value, Mapping):
         return masked(value)
     return [_masked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _identity(rule: Rule) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return rule.id, tuple(sorted(rule.labels.items()))

@@ -167,6 +167,19 @@ def test_the_rows_carry_briefs_and_the_incident_keeps_them() -> None:
     assert {told.alert: told.brief for told in incident.alerts.values()}["High"] == brief
 
 
+def test_of_many_alerts_the_first_are_kept_and_the_rest_is_counted_once() -> None:
+    rules = "group: test\nlayer: 2\nquestion: Is it well?\nrules:\n" + "".join(
+        f'  - {{alert: High{number}, id: high-{number}, expr: grad_norm > {number}, severity: page, summary: "x"}}\n'
+        for number in range(10, 25)
+    )
+    of = Bench(rules=engine(rules), evidence=True, own=False)
+    of.push(*sound(1, 40), step("r", 41, grad_norm=10.5), step("r", 42, grad_norm=99.0))
+    of.push(step("r", 43, grad_norm=10.5), step("r", 44, grad_norm=99.0))
+    of.read()
+    found = kept(of)
+    assert [rule.alert for rule in found.rules] == [f"High{number}" for number in range(10, 22)] and found.more_rules == 3
+
+
 @pytest.mark.parametrize("quotes", [True, False])
 def test_messages_quote_model_output_only_where_they_may(quotes: bool) -> None:
     of = bench()
