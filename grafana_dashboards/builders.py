@@ -231,6 +231,8 @@ def _table(panel: Panel) -> table.Panel:
         .thresholds(_thresholds((), "text"))
         .filterable(True)
     )
+    if panel.sort is not None:
+        builder.sort_by([common_builders.TableSortByFieldState().display_name(panel.sort[0]).desc(panel.sort[1])])
     if len(panel.targets) > 1:
         builder.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     # Only the columns that are named are shown, in their order, under their titles.

@@ -44,6 +44,7 @@ def graph(
         minimum=low,
         maximum=high,
         scale=scale,
+        no_value="not logged by this trainer" if all(each.when is When.LOGGED for each in targets) else "no data",
     )
 
 

@@ -112,6 +112,8 @@ class Panel:
     lines: tuple[Line, ...] = ()
     words: tuple[Word, ...] = ()
     columns: tuple[Column, ...] = ()
+    sort: tuple[str, bool] | None = None
+    """Title of the column by which a table is sorted, and whether the largest comes first."""
     no_value: str = "no data"
     link: tuple[str, str] | None = None
     """Title and address of a link on each series or value."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_dashboards import parts, promql, variables
 from grafana_dashboards.model import Dashboard, Kind, Line, Panel, Row, Target, When
-from grafana_dashboards.palette import BLUE, ORANGE, PURPLE, VERMILION, WORST
+from grafana_dashboards.palette import BLUE, ORANGE, VERMILION, WORST
 from grafana_dashboards.promql import MANY, gauge, of_the_worst
 from rules.bundle import Bundle
 
@@ -24,7 +24,7 @@ def overview(bundle: Bundle) -> Dashboard:
             Row("What moved", _trends()),
             Row("Tocsin itself", _pipeline()),
         ),
-        parts.alert_marks('job=~"$job",team=~"$team|",run=~"$run|"'),
+        parts.alert_onsets('job=~"$job",team=~"$team|",run=~"$run|"'),
         links=(parts.INCIDENTS,),
     )
 
@@ -41,7 +41,7 @@ def _counts() -> tuple[Panel, ...]:
     silent = f"max((time() - {gauge('run_last_record_timestamp_seconds', MANY)}) and on (team, run) ({states} == 0))"
     return (
         parts.up(4),
-        firing("stop", "Stops", PURPLE, "Alerts that ask a run to stop, and fire."),
+        firing("stop", "Stops", VERMILION, "Alerts that ask a run to stop, and fire."),
         firing("page", "Pages", VERMILION, "Alerts that wake somebody, and fire."),
         firing("warning", "Warnings", ORANGE, "Alerts for working hours that fire."),
         Panel(
@@ -161,6 +161,7 @@ def _pipeline() -> tuple[Panel, ...]:
             "Age of the newest record when it was evaluated, where records come through Kafka. Minutes: Tocsin is behind.",
             unit="s",
             minimum=0,
+            no_value="known with Kafka only",
         ),
         Panel(
             "Messages that wait",

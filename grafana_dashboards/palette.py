@@ -44,12 +44,12 @@ WORST: Final = (
     Word(1, "INFO", SKY),
     Word(2, "WARNING", ORANGE),
     Word(3, "PAGE", VERMILION),
-    Word(4, "STOP", PURPLE),
+    Word(4, "STOP", VERMILION),
 )
 """The loudest severity that fires on a run, as `promql.worst` counts it."""
 SEVERITIES: Final = (
     ("info", "INFO", SKY),
     ("warning", "WARNING", ORANGE),
     ("page", "PAGE", VERMILION),
-    ("stop", "STOP", PURPLE),
+    ("stop", "STOP", VERMILION),
 )

@@ -66,21 +66,28 @@ def firing_alerts(selector: str, bundle: Bundle, width: int, height: int, many: 
             Column("runbook", "Runbook", 240, texts=runbooks, link=_RUNBOOK),
         ),
         no_value="nothing fires",
+        sort=("Layer", False),
     )
 
 
 def alert_marks(selector: str) -> tuple[Annotation, ...]:
-    """Marks on every graph: stretches in which a page or a stop fires."""
-    return (
-        Annotation(
-            "Pages and stops",
-            f'max by (run, alert, severity, layer) (tocsin_alert_state{{{selector},severity=~"page|stop"}}) == {promql.FIRING}',
-            "{{severity}}: {{alert}}",
-            "{{run}}, layer {{layer}}",
-            "severity,layer",
-            VERMILION,
-        ),
-    )
+    """Marks on every graph of one run: stretches in which a page or a stop fires."""
+    return (_marks("Pages and stops", _loud(selector), "{{severity}}: {{alert}}"),)
+
+
+def alert_onsets(selector: str) -> tuple[Annotation, ...]:
+    """Marks on graphs of many runs: when a page or a stop began; the stretches of all runs would cover each other."""
+    begun = f"{_loud(selector)} unless {_loud(selector, ' offset $__interval')}"
+    return (_marks("Pages and stops begin", begun, "{{severity}}: {{alert}} on {{run}}"),)
+
+
+def _loud(selector: str, moment: str = "") -> str:
+    state = f'tocsin_alert_state{{{selector},severity=~"page|stop"}}{moment}'
+    return f"max by (run, alert, severity, layer) ({state}) == {promql.FIRING}"
+
+
+def _marks(name: str, expr: str, title: str) -> Annotation:
+    return Annotation(name, expr, title, "{{run}}, layer {{layer}}", "severity,layer", VERMILION)
 
 
 def alert_states(selector: str, width: int, height: int) -> Panel:

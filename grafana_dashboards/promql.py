@@ -13,6 +13,7 @@ ONE: Final = f'{JOB},run="$run"'
 MANY: Final = f'{JOB},team=~"$team",run=~"$run"'
 """Runs of the pickers of the overview."""
 FIRING: Final = "3"
+EXPLAINED: Final = "2"
 """Of `tocsin_alert_state`."""
 _RANKS: Final = (("stop", 4), ("page", 3), ("warning", 2), ("info", 1))
 SHOWN: Final = 20
@@ -60,8 +61,8 @@ def firing(selector: str, moment: str = "") -> str:
 
 
 def fires(alert: str) -> str:
-    """1 while that alert fires on the run, else 0; for shading."""
-    return f'max(tocsin_alert_state{{{ONE},alert="{alert}"}} == bool {FIRING})'
+    """1 while that alert fires on the run, told or explained by an earlier layer, else 0; for shading."""
+    return f'max(tocsin_alert_state{{{ONE},alert="{alert}"}} >= bool {EXPLAINED})'
 
 
 def rate(counter: str, by: str, matchers: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from grafana_dashboards import parts, promql, variables
-from grafana_dashboards.model import Column, Dashboard, Kind, Panel, Row, Target, Variable, When
+from grafana_dashboards.model import Column, Dashboard, Kind, Line, Panel, Row, Target, Variable, When
 from grafana_dashboards.palette import ALERT_STATE, BLUE, SEVERITIES, VERMILION
 from grafana_dashboards.promql import JOB, ONE
 from rules.bundle import Bundle
@@ -54,7 +54,9 @@ def _now() -> tuple[Panel, ...]:
     for word in ALERT_STATE:
         expr = f"count(tocsin_alert_state{{{ONE}}} == {word.value:g}) or 0 * max(tocsin_run_state{{{ONE}}})"
         title = word.text.capitalize()
-        found.append(Panel(title, Kind.STAT, 5, 4, (Target(expr, title, colour=BLUE),), f"Rules: {_MEANT[title]}.", decimals=0))
+        lines = (Line(1, VERMILION),) if word.text == "FIRING" else ()
+        shown = (Target(expr, title, colour=BLUE),)
+        found.append(Panel(title, Kind.STAT, 5, 4, shown, f"Rules: {_MEANT[title]}.", decimals=0, lines=lines))
     return tuple(found)
 
 
@@ -94,17 +96,18 @@ def _table(bundle: Bundle) -> Panel:
             Target(f'label_replace({joined("tocsin_rule_value")}, "runbook", "$1", "alert", "(.*)")'),
             Target(f'label_replace({joined("tocsin_rule_limit")}, "runbook", "$1", "alert", "(.*)")'),
         ),
-        "Every rule with its state. No value: the rule had no data yet.",
+        "Every rule with its state, what fires first. No value: the rule had no data yet.",
         columns=(
             Column("Value #A", "State", 120, words=ALERT_STATE, coloured=True),
             Column("layer", "Layer", 70),
             Column("severity", "Severity", 110, texts=SEVERITIES, coloured=True),
             Column("run", "Run", 220),
             Column("alert", "Alert", 260),
-            Column("Value #B", "Value", 130, unit="sci"),
-            Column("Value #C", "Limit", 130, unit="sci"),
+            Column("Value #B", "Value", 130, unit="short"),
+            Column("Value #C", "Limit", 130, unit="short"),
             Column("runbook", "Runbook", 260, texts=runbooks, link=("Open the runbook", "${runbooks}/${__value.text}.md")),
         ),
+        sort=("State", True),
     )
 
 

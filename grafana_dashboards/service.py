@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from grafana_dashboards import limits, parts, variables
 from grafana_dashboards.model import Annotation, Column, Dashboard, Kind, Line, Panel, Row, Target, When
@@ -81,8 +82,18 @@ def _now() -> tuple[Panel, ...]:
     )
 
 
+_EMPTY: Final = {
+    "Age of what is judged": "known with Kafka only",
+    "Deliveries": "nothing was delivered",
+    "Age of the last canary": "no canary is set up",
+    "Heartbeats": "no heartbeat is set up",
+}
+"""What it means that a graph has no line, by its title."""
+
+
 def _graph(title: str, description: str, *targets: Target, unit: str = "short", lines: tuple[Line, ...] = ()) -> Panel:
-    return Panel(title, Kind.TIMESERIES, 8, 8, targets, description, unit=unit, lines=lines, minimum=0)
+    empty = _EMPTY.get(title, "no data")
+    return Panel(title, Kind.TIMESERIES, 8, 8, targets, description, unit=unit, lines=lines, minimum=0, no_value=empty)
 
 
 def _reading() -> tuple[Panel, ...]:
