@@ -124,7 +124,8 @@ class Evaluating:
         facts = judged.facts.pack()
         if judged.events and self._parts.see is not None:
             self._parts.see(live, judged.events)
-        told = self._tell(live, raw, record, judged, now, silence)
+        # Most records lead to nothing more, and are to cost nothing more.
+        told = self._tell(live, raw, record, judged, now, silence) if judged.events or live.stop is not None else None
         self._tally.folded(judged.applied, self._parts.timer() - began)
         live.partition = raw.partition
         live.sequence += 1
@@ -133,7 +134,8 @@ class Evaluating:
         pending.touched[run] = live
         if live.evidence_waits and self._parts.clerk is not None:
             self._parts.clerk.follow(live, pending.evidence)
-        self._note(live, told, pending, now)
+        if told is not None:
+            self._note(live, told, pending, now)
         if judged.applied.over_limit:
             limit = self._parts.shelf.runs.max_series_per_run
             self._watch.happened(Own.LIMITS, f"run {run} has more than {limit} series; the first ones are kept", pending, now)
