@@ -286,6 +286,9 @@ def test_a_page_follows_what_happens_and_keeps_the_readers_place(page: Page, col
     collector.sends(*sick(43, 44))
     acknowledge(collector)
     page.until("document.getElementById('state').innerText.includes('Acknowledged by ada')", "it is followed")
+    assert (
+        page.evaluate("document.querySelector('[role=status]#heard').innerText") == "page, open, acknowledged by ada, 1 alert"
+    )
     assert page.evaluate("document.getElementById('states').marked") is True, "the page was not loaded anew"
     assert page.evaluate("document.getElementById('origin').open") is True
     assert page.evaluate("document.activeElement.innerText").startswith("Silence")
@@ -311,6 +314,13 @@ def test_without_its_script_a_page_can_be_read_and_used(page: Page, collector: C
     page.until("document.body.innerText.includes('Acknowledged by olga')", "it is acknowledged")
     page.open(f"{collector.url}/")
     assert "acknowledged by olga" in page.text()
+
+
+def test_a_session_that_is_over_is_said_and_the_page_stays(page: Page, collector: Collector) -> None:
+    login(page, collector, path=INCIDENT_PATH)
+    page.call("Network.clearBrowserCookies")
+    page.until("document.getElementById('fresh').innerText.includes('The session is over')", "it is said")
+    assert "Gradient norm 50" in page.text()
 
 
 def test_a_collector_that_goes_away_is_said(page: Page, collector: Collector) -> None:

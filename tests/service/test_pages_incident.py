@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from starlette.requests import Request
 
 from alerts.identity import fingerprint
-from alerts.model import Incident, Member, Storm, Told
+from alerts.model import Action, DeliveryStatus, Incident, Member, Storm, Told
+from collector.rollouts import Sampled, StepRollouts
 from collector.signals.first_movers import FirstMovers, Mover
 from collector.signals.triage import Triage
 from rules.model import Severity
-from service.evidence.bundle import Bundle, State
+from service.evidence.bundle import Bundle, Rule, State
+from service.http.access import Access
+from service.http.pages.incident_page import incident_page
+from service.http.pages.site import Site
 from service.http.pages.states import three_states
 from service.http.pages.summary import summarised
-from service.store.model import Commit, EvidenceRow
+from service.store.model import AlertRow, Commit, EvidenceRow
+from service.store.reading import Heard, Some
 from service.store.store import Store
 from tests.kit.commits import event, incident
 from tests.kit.pipelines import Bench, begin, engine, step
@@ -232,3 +243,56 @@ def test_records_that_are_not_there_have_no_column() -> None:
     assert found is not None
     assert (list(found.names), found.rows[0].values, found.differ) == (["first abnormal", "one after"], [1e308, -1e308], 1)
     assert three_states(bundle(None)) is None
+
+
+# ---- whatever a run says
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page: its elements and their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found[tag, tuple(name for name, _ in attrs)] += 1
+
+
+@settings(deadline=None)  # the first page compiles its templates
+@given(st.text(max_size=40) | st.text("<>\"'&/={}%#!-\x00\u202e\ud800 a", max_size=40))
+def test_no_text_of_a_run_makes_or_takes_an_element(text: str) -> None:
+    """A page has the same elements and attributes, whatever the names, labels and texts on it."""
+    assert _elements(text) == _elements("plain")
+
+
+def _elements(text: str) -> Counter[tuple[str, tuple[str, ...]]]:
+    about = event(
+        "r",
+        f"A{text}",
+        labels={f"k{text}": f"v{text}"},
+        run_labels={f"k{text}": f"v{text}"},
+        summary=f"s{text}",
+        reason=f"r{text}",
+        next=(f"n{text}",),
+        links={f"l{text}": f"no address {text}"},
+        runbook=f"b{text}",
+    )
+    told = Told(alert=about.alert, id=f"i{text}", labels=about.labels, severity=Severity.PAGE, layer=1, event=about)
+    told.receivers, told.explained_by = [f"r{text}"], f"e{text}"
+    of = Incident(id=f"r{text}#1", run=f"r{text}", number=1, opened_at=70.0, opened_step=7, alerts={"f": told})
+    one = Sampled(prompt=text, response=text + "x" * 500, picked=f"p{text}")  # always long enough to be folded
+    sampled = StepRollouts(step=1, rollouts=(one,), log=f"l{text}")
+    state = State(step=1, event_time=0.0, metrics={f"m{text}": 1.0}, rollouts=sampled)
+    rule = Rule(id="i", alert=f"a{text}", severity="page", layer=1, expr=f"e{text}", hold=f"h{text}", since=1, fired=1)
+    kept = replace(bundle(None), abnormal=state, rules=(rule,), links=about.links, checks=(f"c{text}",))
+    rows = [AlertRow(1, 1.0, about)]
+    some = Some([Heard(1.0, f"r{text}", Action.TRIGGER, f"a{text}", DeliveryStatus.FAILED, 2, 0.0, f"e{text}", f"n{text}")], 1)
+    values = incident_page(summarised(of, 100.0), kept, rows, some, 100.0)
+    request = Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []})
+    page = SITE.page(request, "incident.html.j2", may_act=False, has_run=True, asked=None, spans={}, **values)
+    return Tags(bytes(page.body).decode()).found
+
+
+SITE = Site(Access())
