@@ -18,6 +18,7 @@ import compose_spec
 import pytest
 import yaml
 
+from grafana_dashboards import publish
 from tests.deploy.test_image import of, stages
 from tests.kit import kafka, prometheus, services
 from tests.kit.deploying import DEPLOY, checked, is_pinned, read_yaml
@@ -362,9 +363,36 @@ def test_grafana_is_given_the_data_source_that_the_dashboards_ask_for() -> None:
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", source["uid"]) and source["isDefault"]
     assert source["url"] == f"http://prometheus:{ports('prometheus')[0][2]}"
     assert source["jsonData"]["timeInterval"] == prometheus_config()["global"]["scrape_interval"]
+    for file, dashboard in dashboards().items():
+        variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
+        # A variable of this type shows the sources of one kind, the default one first: ours is the only one.
+        assert variables["datasource"]["query"] == source["type"], file
+        panels = [*dashboard["panels"], *(inner for panel in dashboard["panels"] for inner in panel.get("panels", []))]
+        asked = {json.dumps(panel["datasource"], sort_keys=True) for panel in panels if panel.get("targets")}
+        assert asked == {json.dumps({"type": source["type"], "uid": "${datasource}"}, sort_keys=True)}, file
+
+
+def dashboards() -> dict[str, dict[str, Any]]:
+    """The generated dashboards as Grafana sees them, by their path there."""
+    (provider,) = read_yaml(inside("grafana", "/etc/grafana/provisioning/dashboards/tocsin.yaml"))["providers"]
+    folder = provider["options"]["path"]
+    found = {f"{folder}/{file.name}": json.loads(file.read_bytes()) for file in inside("grafana", folder).glob("*.json")}
+    assert found
+    return found
 
 
 def test_the_folder_of_dashboards_is_mounted_where_grafana_looks() -> None:
     (provider,) = read_yaml(inside("grafana", "/etc/grafana/provisioning/dashboards/tocsin.yaml"))["providers"]
     assert provider["options"]["path"] in mounts("grafana")
     assert provider["disableDeletion"] is True and provider["allowUiUpdates"] is False
+    assert provider["folderUid"] == publish.FOLDER, "published and provisioned dashboards lie in one folder"
+    uids = {dashboard["uid"] for dashboard in dashboards().values()}
+    panel = read_yaml(COMPOSE / "tocsin" / "alerts.yaml")["links"]["panel"]
+    linked = re.search(r"/d/([\w-]+)\?var-(\w+)=\{run\}", panel)
+    assert linked is not None and linked[1] in uids
+    (run,) = [each for each in dashboards().values() if each["uid"] == linked[1]]
+    assert linked[2] in {variable["name"] for variable in run["templating"]["list"]}
+    assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in dashboards()
+    variables = [variable for each in dashboards().values() for variable in each["templating"]["list"]]
+    (address,) = {variable["query"] for variable in variables if variable["name"] == "collector"}
+    assert address == f"http://127.0.0.1:{ports('tocsin')[0][1]}", "the links of the dashboards lead to the collector"
