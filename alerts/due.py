@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from alerts.draft import Draft
+from alerts.escalation import attended
 from alerts.model import Incident, Told
 from alerts.pages import Reach
 from alerts.timing import Timing
 from alerts.told import speaks
 
 
-def awaits(incident: Incident, timing: Timing, reach: Mapping[str, Reach]) -> bool:
-    """Whether anything may become due about an open incident as it is."""
-    if incident.storm is not None or incident.groups or any(told.untold is not None for told in incident.alerts.values()):
-        return True
-    if any(incident.pages[name].reminded < len(after) for name, after in _reminders(incident, timing, reach)):
-        return True
-    return any(_escalates(told, timing) for told in incident.alerts.values())
+def earliest(incident: Incident, timing: Timing, reach: Mapping[str, Reach], now: float) -> float | None:
+    """Before when nothing becomes due about an open incident as it is, on a clock that is not set back; None for never. What
+    is muted may become due at any time, and so may what began ahead of a clock that was set back since."""
+    if incident.storm is not None or any(told.untold is not None for told in incident.alerts.values()):
+        return -math.inf
+    found = [group.since + group.wait if group.since <= now else -math.inf for group in incident.groups.values()]
+    for name, after in _reminders(incident, timing, reach):
+        page = incident.pages[name]
+        if page.opened_at is not None and page.reminded < len(after):
+            found.append(page.opened_at + after[page.reminded])
+    so_far = attended(incident, now)
+    for told in incident.alerts.values():
+        if told.told_at is not None and (after := _escalations(told, timing)):
+            begun = told.told_at + so_far
+            found.append(begun + min(after) if begun <= now else -math.inf)
+    return min(found, default=None)
 
 
 def plan_due(draft: Draft, timing: Timing, reach: Mapping[str, Reach], *, unrouted: bool) -> bool:
@@ -32,10 +43,11 @@ def plan_due(draft: Draft, timing: Timing, reach: Mapping[str, Reach], *, unrout
     return any(looked)
 
 
-def _escalates(told: Told, timing: Timing) -> bool:
-    if told.told_at is None or told.asks is None or not speaks(told):
-        return False
-    return any(not told.known_to(name) for each in timing.escalate(told.asks) for name in each.to)
+def _escalations(told: Told, timing: Timing) -> list[float]:
+    """After how many seconds others are told of an alert who do not know of it yet."""
+    if told.asks is None or not speaks(told):
+        return []
+    return [each.after for each in timing.escalate(told.asks) if not all(map(told.known_to, each.to))]
 
 
 def _reminders(incident: Incident, timing: Timing, reach: Mapping[str, Reach]) -> list[tuple[str, Sequence[float]]]:

@@ -49,6 +49,7 @@ page stays open instead of closing and paging again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -57,7 +58,7 @@ from msgspec.structs import replace
 from alerts import notes
 from alerts.brief import Brief
 from alerts.draft import Draft, MuteBy, Route
-from alerts.due import awaits, plan_due
+from alerts.due import earliest, plan_due
 from alerts.escalation import attended
 from alerts.model import Acknowledgement, Incident
 from alerts.moments import beginnings_first, moments
@@ -92,6 +93,9 @@ class IncidentBook:
         self._storms = Storms(own, self._opened)
         self._unrouted: set[str] = set()
         """Runs whose alerts may be routed otherwise than when they began: to be looked at by the next tick."""
+        self._due_at: dict[str, tuple[Incident, float | None]] = {}
+        """Of runs that were looked at: when to look again, as long as their incident is this one."""
+        self._latest = -math.inf
         self.reconfigure(route, reach, timing)
 
     def reconfigure(self, route: Route, reach: Mapping[str, Reach], timing: Timing = AT_ONCE) -> None:
@@ -100,6 +104,7 @@ class IncidentBook:
         self._reach = dict(reach)
         self._timing = timing
         self._unrouted = {incident.run for incident in self._opened}
+        self._due_at.clear()
 
     # ---- after a restart, and when runs come and go
 
@@ -116,6 +121,7 @@ class IncidentBook:
         """The run is another collector's now."""
         self._opened.forget(run)
         self._unrouted.discard(run)
+        self._due_at.pop(run, None)
 
     # ---- what is open
 
@@ -134,7 +140,7 @@ class IncidentBook:
 
     def awaits(self, incident: Incident) -> bool:
         """Whether something about an open incident becomes due without an event."""
-        return awaits(incident, self._timing, self._reach)
+        return earliest(incident, self._timing, self._reach, incident.opened_at) is not None
 
     @property
     def storm_run(self) -> str:
@@ -164,9 +170,12 @@ class IncidentBook:
         """Plan what has become due by `now` without an event: what was muted and is not, what has waited long enough, what is
         routed otherwise, escalations and reminders, how a storm goes on."""
         drafts: list[Draft] = []
+        if now < self._latest:
+            self._due_at.clear()  # the clock was set back
+        self._latest = now
         for run in sorted(incident.run for incident in self._opened):  # after a restart they come in another order
             found = self._opened.of(run)
-            if found is None or not self.waits(run):
+            if found is None or not (run in self._unrouted or self._may_be_due(found, now)):
                 continue
             draft = self._draft(found, now)
             due = plan_due(draft, self._timing, self._reach, unrouted=run in self._unrouted)
@@ -220,6 +229,12 @@ class IncidentBook:
         return self._plan(self._storms.over_elsewhere(incidents, lambda found: self._draft(found, now)))
 
     # ---- helpers
+
+    def _may_be_due(self, incident: Incident, now: float) -> bool:
+        known = self._due_at.get(incident.run)
+        if known is None or known[0] is not incident:
+            known = self._due_at[incident.run] = (incident, earliest(incident, self._timing, self._reach, now))
+        return known[1] is not None and known[1] <= now
 
     def _moment(self, events: Sequence[AlertEvent], now: float, briefs: Mapping[str, Brief]) -> Draft | None:
         first = events[0]

@@ -8,7 +8,7 @@ As in Alertmanager: the deepest route that matches decides, the first matching s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final
@@ -76,6 +76,8 @@ class Router:
 
     def __init__(self, root: Route) -> None:
         self.root = root
+        self._escalates = any(route.escalate is not None for route in _all(root))
+        self._reminds = any(route.remind for route in _all(root))
 
     def __call__(self, event: AlertEvent) -> Sequence[str]:
         return list(dict.fromkeys(name for route in self._deciding(event) for name in route.receivers))
@@ -86,6 +88,8 @@ class Router:
 
     def remind(self, event: AlertEvent, name: str) -> Sequence[float]:
         """After how many seconds a receiver is reminded: by the first route that decides and tells it."""
+        if not self._reminds:
+            return ()
         return next((route.remind for route in self._deciding(event) if name in route.receivers), ())
 
     def group_wait(self, event: AlertEvent, name: str) -> float:
@@ -94,6 +98,8 @@ class Router:
 
     def escalate(self, event: AlertEvent) -> Sequence[Escalation]:
         """Whom else to tell when nobody acknowledges: of each route that decides and tells somebody."""
+        if not self._escalates:
+            return ()
         found = [route.escalate for route in self._deciding(event) if route.receivers]
         return [each for each in dict.fromkeys(found) if each is not None]
 
@@ -113,6 +119,13 @@ class Router:
 def patterns(globs: Sequence[str]) -> Patterns:
     """Compiled globs."""
     return tuple(re.compile(translate(glob)) for glob in globs)
+
+
+def _all(route: Route) -> Iterator[Route]:
+    """The route and those below it."""
+    yield route
+    for child in route.routes:
+        yield from _all(child)
 
 
 def _paths(route: Route, event: AlertEvent) -> list[tuple[Route, ...]]:

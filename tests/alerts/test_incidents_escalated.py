@@ -161,3 +161,18 @@ def test_new_routes_tell_no_one_of_what_is_muted_explained_or_closed_by_hand() -
     assert said(of.tick(102.0)) == [("boss", "trigger", "C", "the routes have changed, it still fires")]
     muted.clear()
     assert said(of.tick(103.0)) == [("boss", "trigger", "A", "s ended, it still fires")]
+
+
+def test_what_is_not_due_is_not_looked_at_again_and_again() -> None:
+    asked: list[str] = []
+
+    def escalate(about: AlertEvent) -> list[Escalation]:
+        asked.append(about.alert)
+        return [Escalation(900.0, ("boss",))]
+
+    of = IncidentBook(chat, REACH, None, Timing(escalate=escalate))
+    of.apply([at(1, "A")], 100.0)
+    of.tick(101.0)
+    before = len(asked)
+    assert before and all(of.tick(now) == Plan([], []) for now in (102.0, 500.0, 999.0)) and len(asked) == before
+    assert [row.receiver for row in of.tick(1_000.0).deliveries] == ["boss"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from alerts.routing import ALL, Match, Route, Router, patterns
+from alerts.timing import Escalation
 from rules.model import AlertEvent, Severity
 from tests.kit.receivers import event
 from tests.kit.vectors import alerting
@@ -96,3 +98,20 @@ def test_the_same_event_always_goes_the_same_way() -> None:
     router = only(Match(labels={"team": patterns(["reasoning"])}))
     found: list[AlertEvent] = [ABOUT, event(run_labels={"team": "x"})]
     assert [router(about) for about in found] == [router(about) for about in found] == [["yes"], ["no"]]
+
+
+def test_waits_reminders_and_escalations_are_those_of_the_routes_that_decide() -> None:
+    late, soon = Escalation(3_600.0, ("boss",)), Escalation(60.0, ("lead",))
+    routes = (
+        Route(Match(run=patterns(["dev-*"])), (), escalate=soon, remind=(1.0,)),
+        Route(ALL, ("a", "b"), goes_on=True, group_wait=20.0, escalate=late),
+        Route(ALL, ("b", "c"), group_wait=30.0, remind=(60.0,), escalate=soon),
+    )
+    router = Router(Route(ALL, ("d",), routes, group_wait=5.0))
+    assert [router.group_wait(ABOUT, name) for name in "abcd"] == [20.0, 20.0, 30.0, 0.0]
+    assert [router.remind(ABOUT, name) for name in "abc"] == [(), (), (60.0,)]
+    assert router.escalate(ABOUT) == [late, soon]
+    unheard = replace(ABOUT, run="dev-1")
+    assert (router.escalate(unheard), router.remind(unheard, "a")) == ([], ()), "nobody is told there"
+    plain = Router(Route(ALL, ("d",), group_wait=5.0))
+    assert (plain.escalate(ABOUT), plain.remind(ABOUT, "d"), plain.group_wait(ABOUT, "d")) == ((), (), 5.0)
