@@ -36,7 +36,7 @@ def variable(bundle: Bundle, rule: str, name: str) -> Line:
 def compared(bundle: Bundle, rule: str, metric: str) -> Line:
     """The line at the number that the alert's expression compares `metric` with (`metric > 0.95`). Raises LimitError."""
     alert = _alert(bundle, rule)
-    found = re.search(rf"\b{re.escape(metric)}\s*(?:>=|<=|>|<)\s*({_NUMBER})(?![\w*(])", alert.expr)
+    found = re.search(rf"\b{re.escape(metric)}\s*(?:>=|<=|>|<)\s*({_NUMBER})(?=\s*(?:$|\)|and\b|or\b))", alert.expr)
     if found is None:
         raise LimitError(f"{rule} does not compare {metric} with a number: {alert.expr}")
     return Line(float(found[1]), _colour(bundle, rule))

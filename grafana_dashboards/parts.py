@@ -25,6 +25,8 @@ _RULE_OF_ROW: Final = (
 )
 _RUNBOOK: Final = ("Open the runbook", "${runbooks}/${__value.text}.md")
 INCIDENTS: Final = ("Open incidents", "${collector}/")
+RUN_PAGE: Final = ("Run in Tocsin", "${collector}/runs/${run:percentencode}")
+"""What moved first, rollouts, who was told."""
 
 
 def up(width: int) -> Panel:

@@ -45,7 +45,7 @@ def rules(bundle: Bundle) -> Dashboard:
             Row("Rules that cannot judge", _health()),
         ),
         parts.alert_marks(ONE),
-        links=(parts.INCIDENTS,),
+        links=(parts.RUN_PAGE, parts.INCIDENTS),
     )
 
 

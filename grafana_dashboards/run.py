@@ -34,7 +34,7 @@ def run(bundle: Bundle) -> Dashboard:
             Row(f"Critic · {bundle.group(_CRITIC).question}", layer_graphs.critic(bundle), collapsed=True),
         ),
         parts.alert_marks(ONE),
-        links=(parts.INCIDENTS,),
+        links=(parts.RUN_PAGE, parts.INCIDENTS),
     )
 
 
