@@ -14,6 +14,7 @@ _COMMANDS: Final = {
     "close": "service.commands.alerts_incident:close",
     "evidence": "service.commands.alerts_evidence:evidence",
     "list": "service.commands.alerts_incident:list_",
+    "preview": "service.commands.alerts_preview:preview",
     "route-test": "service.commands.alerts_route_test:route_test",
     "show": "service.commands.alerts_incident:show",
     "silence": "service.commands.alerts_silence:silence",
@@ -29,6 +30,7 @@ def alerts() -> None:
     \b
     Of the files:
       tocsin alerts check alerts.yaml
+      tocsin alerts preview alerts.yaml
       tocsin alerts route-test alerts.yaml --severity page --run grpo-7b-042
     Of a running collector (set TOCSIN_TOKEN):
       tocsin alerts list
