@@ -11,10 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from alerts.matching import compiled
 from alerts.model import Incident, Storm, Told
 from rules.model import Severity
+from service.http.pages import incident_forms
 from service.store.model import Commit
 from tests.kit.collecting import until
+from tests.kit.commits import event
 from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, SECRETS, Collector, sick, sound
 from tests.kit.pipelines import begin
 
@@ -150,6 +153,16 @@ def test_a_storm_is_not_silenced_as_it_stands_for_other_runs(collector: Collecto
         assert "A storm cannot be silenced" in page and "/silence" not in page
         fields = {"proof": proof(olga), "for": "2h", "reason": "x", "what": ""}
         assert olga.post("/incidents/x.storm%231/silence", data=fields).status_code == 400
+
+
+@pytest.mark.parametrize("rule", ["", "ru[le]*"])
+def test_a_silence_is_for_this_run_alone_whatever_signs_are_in_its_name(rule: str) -> None:
+    told = Told(alert="High", id="ru[le]*", severity=Severity.PAGE, layer=1)
+    found = Incident(id="abl-*[1]?#1", run="abl-*[1]?", number=1, opened_at=1.0, opened_step=0, alerts={"f": told})
+    holds = compiled(incident_forms._match(found, rule)).holds
+    assert holds(event("abl-*[1]?", "High", id="ru[le]*"))
+    assert not holds(event("abl-x1y", "High", id="ru[le]*")), "the signs of patterns are signs of the name"
+    assert holds(event("abl-*[1]?", "Other", id="rule")) == (rule == "")
 
 
 def _is_as_it_was(collector: Collector) -> None:
