@@ -29,8 +29,8 @@ MOST: Final = 10
 PER_SECONDS: Final = 60.0
 """In a storm the first ten incidents of a minute have charts in Slack; all have them on their pages."""
 MAX_BYTES: Final = 2 * 1024 * 1024
-_CONNECT: Final = 3.0
-_TIMEOUT: Final = 5.0
+_CONNECT: Final = 2.0
+_TIMEOUT: Final = 3.0
 _ALT: Final = 1_000
 """Characters of the words for who does not see it."""
 
