@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from rules.model import AlertEvent
 from service.store import schema
 from service.store.database import Database
 from service.store.model import StoreError
+
+log = logging.getLogger(__name__)
 
 _event = msgspec.msgpack.Decoder(AlertEvent).decode
 _brief = msgspec.msgpack.Decoder(Brief).decode
@@ -232,5 +235,16 @@ def _delivery(row: Row[Any]) -> Delivery:
         remote=row.remote,
         note=row.note,
         board=_board(row.board),
-        brief=None if row.brief is None else _brief(row.brief),
+        brief=_brief_of(row),
     )
+
+
+def _brief_of(row: Row[Any]) -> Brief | None:
+    """What is said beside the event is never the reason why a row cannot be read, and its queue stands still."""
+    if row.brief is None:
+        return None
+    try:
+        return _brief(row.brief)
+    except msgspec.MsgspecError as error:
+        log.warning("the brief of delivery %s cannot be read, it goes out without: %s", row.id, error)
+        return None

@@ -11,7 +11,7 @@ from service.evidence.bundle import pack
 from service.store.model import Commit, EvidenceRow, Retention
 from service.store.store import Store
 from tests.kit.bundles import bundle
-from tests.kit.commits import incident
+from tests.kit.commits import delivery, incident
 
 
 @pytest.fixture
@@ -46,3 +46,11 @@ def test_it_goes_with_its_incident_and_not_before(store: Store) -> None:
     store.sweep(Retention(history_age=500.0), 1_000.0)
     kept = {name: store.evidence.of(name) is not None for name in ("old#1", "open#1", "new#1")}
     assert kept == {"old#1": False, "open#1": True, "new#1": True}
+
+
+def test_a_brief_that_cannot_be_read_costs_no_message(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    store.commit(Commit([], 0.0, deliveries=[delivery("a"), delivery("b")]))
+    with store.database.write() as connection:
+        connection.exec_driver_sql("UPDATE deliveries SET brief = X'c1' WHERE id = 'a'")
+    assert {row.id: row.brief for row in store.deliveries.due("chat", 1e12, 10)} == {"a": None}
+    assert "it goes out without" in caplog.text
