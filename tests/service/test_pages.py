@@ -366,7 +366,7 @@ def test_a_run_is_shown_from_what_the_store_holds_of_it(watched: Watched) -> Non
     assert '<a href="https://wandb.example/run?a=1" rel="noopener noreferrer nofollow">board</a>' in page
     assert "trap: javascript:alert(1)" in page and 'href="javascript' not in page
     assert "<dt>lr</dt><dd>0.1</dd>" in page and "&lt;x&gt;" in page
-    assert "the-secret" not in page and "its name is that of a secret" in page
+    assert "the-secret" not in page and "<dt>hub.api_key</dt><dd>***</dd>" in page
     assert EVIL not in page and "<x>" not in page
     row = reading.run(bench.store.database, "a/b #1")
     assert row is not None and shown.read(row) is shown.read(row), "made once per record"

@@ -7,7 +7,6 @@ The last few runs that were asked for are kept, each until its next record.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from array import array
 from collections import OrderedDict
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from collector.model import Baseline
 from collector.run import Run
 from collector.runs import Runs
+from service.evidence.gather import masked
 from service.live import ClockKind, UnusableCheckpoint, restored
 from service.store.model import RunRow
 from service.store.store import Store
@@ -40,8 +40,6 @@ _FEW: Final = 6
 _KEPT: Final = 8
 _MAX_CONFIG: Final = 300
 _MAX_VALUE: Final = 300
-_SECRET: Final = re.compile(r"secret|passw|credential|(?:api|access|auth|hf|wandb|private)[_-]?(?:key|token)", re.IGNORECASE)
-"""Names under which a trainer may have written down what is nobody's business here."""
 
 
 class Metric(NamedTuple):
@@ -106,7 +104,7 @@ class RunReader:
 
 def facts_of(run: Run) -> RunFacts:
     """What is kept of a run for its page."""
-    config = list(_flat(run.config))
+    config = list(_flat(masked(run.config)))
     return RunFacts(
         [_metric(run, key) for key in _main(run)],
         dict(run.links),
@@ -140,8 +138,6 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _flat(item, f"{name}.{key}" if name else str(key))
-    elif _SECRET.search(name):
-        yield name, "(not shown: its name is that of a secret)"
     else:
         text = str(value)
         yield name, text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}… (+{len(text) - _MAX_VALUE:,} characters)"
