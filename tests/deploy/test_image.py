@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hatch_build import NEEDED
 from tests.kit import services
 from tests.kit.collecting import until
 from tests.kit.deploying import DEPLOY, checked, is_pinned, program
@@ -89,13 +90,21 @@ def test_what_is_installed_comes_from_constraints_and_from_here() -> None:
     installs = [
         part for run in of(stages()[0], "RUN") for part in run.rest.split("&&") if " install " in part and "pip" in part
     ]
-    assert len(installs) == 2
+    tools, ours, wheels = installs
     for command in installs:
         assert "--constraint constraints.txt" in command
-    assert "/wheels/tocsin-*.whl" in installs[-1] and "/wheels/tocsin_server-*.whl" in str(of(stages()[0], "RUN"))
+    assert ours.split("--no-build-isolation")[1].split() == ["--editable", "./client", "--editable", "."]
+    assert "/wheels/tocsin-*.whl" in wheels and "/wheels/tocsin_server-*.whl" in str(of(stages()[0], "RUN"))
     pins = (services.ROOT / "constraints.txt").read_text(encoding="utf-8").lower()
-    for tool in installs[0].split("constraints.txt")[1].split():
-        assert f"\n{tool}==" in f"\n{pins}", f"{tool} is not pinned"
+    for tool in tools.split("constraints.txt")[1].split():
+        assert f"\n{tool.lower()}==" in f"\n{pins}", f"{tool} is not pinned"
+
+
+def test_the_compiled_wheel_finds_what_it_needs() -> None:
+    """hatch_build.py says what compiling needs; without the build argument an image without it would be made all the same."""
+    assert [each.rest for each in of(stages()[0], "ARG")] == ["TOCSIN_COMPILE=1", "EXTRAS=apprise"]
+    first = of(stages()[0], "RUN")[1].rest
+    assert {"mypy", "setuptools"} <= set(NEEDED) and all(tool in first.split() for tool in ("mypy", "setuptools"))
 
 
 def ignored(path: str) -> bool:
