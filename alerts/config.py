@@ -97,6 +97,13 @@ class AlertsConfig:
     """Without it there are no storms."""
     templates: TemplateParts = field(default_factory=dict)
     quotes: bool = True
+    retired: Mapping[str, Settings] = field(default_factory=dict)
+    """Receivers that the file does not name any more and that are still owed something: no route leads to them."""
+
+    @property
+    def every(self) -> dict[str, Settings]:
+        """By receiver, the retired ones too."""
+        return {**self.retired, **self.settings}
 
     @property
     def timing(self) -> Timing:
@@ -106,13 +113,13 @@ class AlertsConfig:
     @property
     def reach(self) -> dict[str, Reach]:
         """For the incident book."""
-        return {name: Reach(KINDS[each.kind].scope, each.send_resolved) for name, each in self.settings.items()}
+        return {name: Reach(KINDS[each.kind].scope, each.send_resolved) for name, each in self.every.items()}
 
     def lanes(self, tools: Tools) -> list[Lane]:
         """The receivers, made; raises ValueError (SecretError) if a secret went away since the file was checked."""
         return [
             Lane(make(name, each, tools._replace(wording=self.wording(name, each.kind, tools))), KINDS[each.kind].pace)
-            for name, each in self.settings.items()
+            for name, each in self.every.items()
         ]
 
     def wording(self, name: str, kind: str, tools: Tools) -> Wording:

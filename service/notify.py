@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from alerts.config import AlertsConfig, default_config, load_config
@@ -14,7 +15,9 @@ from alerts.heartbeat import Heartbeat
 from alerts.model import Delivery
 from alerts.pool import DeliveryPool, Lane
 from alerts.receivers.settings import Tools
+from service.retired import Retired
 from service.store.deliveries import Deliveries
+from service.store.remembered import Remembered
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class Notifier:
         file: Path | None,
         tools: Tools,
         queue: Deliveries,
+        remembered: Remembered,
         *,
         on_failed: Callable[[Delivery], None],
         observe: Observer,
@@ -47,6 +51,7 @@ class Notifier:
         self._file = file
         self._tools = tools
         self._queue = queue
+        self._retired = Retired(remembered, queue, tools)
         self._on_failed = on_failed
         self._observe = observe
         self._clock = steady(tools.clock)
@@ -54,8 +59,10 @@ class Notifier:
         self._pool: DeliveryPool | None = None
 
     def load(self) -> AlertsConfig:
-        """Read and check the file; the console without one. Raises ConfigErrors."""
-        return default_config() if self._file is None else load_config(self._file, self._tools)
+        """Read and check the file; the console without one. With the receivers that are not there any more and are owed
+        something. Raises ConfigErrors, StoreError."""
+        config = default_config() if self._file is None else load_config(self._file, self._tools)
+        return replace(config, retired=self._retired.beside(config))
 
     def start(self, config: AlertsConfig) -> None:
         """Deliver by this configuration from now on; the workers of an earlier one finish what they are at."""
@@ -76,6 +83,7 @@ class Notifier:
         with self._lock:
             self._pool = pool
         try:
+            self._retired.remember(config)
             pool.notify(self._queue.waiting())
         except Exception as error:
             # Rows for a receiver that just left the configuration; they are found again with the next reload or start.

@@ -109,6 +109,7 @@ class Running:
             settings.alerts_file,
             tools._replace(chart=illustrate(self.store.evidence), template_failed=self._template_failed),
             self.store.deliveries,
+            self.store.remembered,
             on_failed=self._delivery_failed,
             observe=self._delivered,
             control=lambda: control.lane(settings, secrets, self.store, clock),

@@ -19,6 +19,7 @@ from service.store.deliveries import Deliveries
 from service.store.evidence import Bundles
 from service.store.model import AlertRow, Commit, Restored, Retention, RunRow, StateRow, StoredRecord, Swept
 from service.store.mutes import Mutes
+from service.store.remembered import Remembered
 from service.store.retention import sweep
 from service.store.write import write
 
@@ -36,6 +37,7 @@ class Store:
         self.database = Database(url, durability)
         self.deliveries = Deliveries(self.database)
         self.mutes = Mutes(self.database)
+        self.remembered = Remembered(self.database)
         self.evidence = Bundles(self.database)
 
     def __enter__(self) -> Self:

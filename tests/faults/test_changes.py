@@ -161,43 +161,76 @@ RENAMED = ALERTS.replace("  oncall:", "  nights:").replace("  chat:", "  room:")
 RENAMED = RENAMED.replace("default: chat", "default: room").replace("[oncall, chat]", "[nights, room]")
 
 
+def changed(play: Theatre, alerts: str, *, dies: bool) -> None:
+    """Another alerts.yaml, taken by a reload or by a process that starts."""
+    if dies:
+        (play.stage.folder / "alerts.yaml").write_text(alerts)
+        play.stage.restart()
+    else:
+        assert play.stage.reload(alerts) == []
+    play.stage.settle()
+
+
+def all_sent(play: Theatre) -> None:
+    assert {row.status for row in play.stage.rows()} <= {DeliveryStatus.SENT, DeliveryStatus.SKIPPED}
+    assert not any("TocsinDeliveryFailed" in text for text in play.stage.written)
+
+
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
 def test_receivers_that_are_renamed_while_it_fires(theatre: Callable[..., Theatre], dies: bool) -> None:
     """The same PagerDuty and the same channel under other names. The new ones are told that it still fires: the open page takes
-    it in, in the channel it is a message of its own. The ends for the old names fail, and somebody hears of that."""
+    it in, in the channel it is a message of its own. The old ones are told the end."""
     play = theatre()
     begin(play)
+    changed(play, play.alerts(RENAMED), dies=dies)
     if dies:
-        (play.stage.folder / "alerts.yaml").write_text(play.alerts(RENAMED))
-        play.stage.restart()
-    else:
-        assert play.stage.reload(play.alerts(RENAMED)) == []
-    play.stage.settle()
+        play.stage.restart()  # and still knows them
     end(play)
     assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1} and not play.pagerduty.open
-    assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["PAGE", "RESOLVED"]
+    assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["RESOLVED", "RESOLVED"]
     again = [row.note for row in play.stage.rows() if row.receiver == "room" and row.action is Action.TRIGGER]
     assert again == ["the routes have changed, it still fires"]
-    failed = {(row.receiver, row.action.value) for row in play.stage.rows() if row.status is DeliveryStatus.FAILED}
-    assert failed == {("oncall", "resolve"), ("chat", "resolve")}
-    assert any("TocsinDeliveryFailed" in text for text in play.stage.written)
+    all_sent(play)
+    assert play.stage.reload() == []
+    assert {worker.receiver.name for worker in play.stage.pool.workers} & {"oncall", "chat"} == set(), "nothing is owed"
 
 
-def test_a_receiver_that_is_renamed_before_it_could_be_told(theatre: Callable[..., Theatre]) -> None:
-    """Its rows wait under a name that nobody has any more: they fail, an alert says so, and the new names are told."""
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_receivers_that_are_removed_while_it_fires(theatre: Callable[..., Theatre], dies: bool) -> None:
+    play = theatre()
+    begin(play)
+    changed(play, "receivers: {own: {kind: console}}\ndefault: own\n", dies=dies)
+    end(play)
+    play.kept("r#1")
+    all_sent(play)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_a_receiver_that_is_renamed_before_it_could_be_told(theatre: Callable[..., Theatre], dies: bool) -> None:
+    """What waits for it is told there, and what is told is ended."""
     play = theatre()
     play.pagerduty.add(Refuse())
     play.slack.add(Refuse())
     play.stage.push(*steps("r", BEGINS))
     play.stage.turn()
-    assert play.stage.reload(play.alerts(RENAMED)) == []
-    play.stage.settle()
-    failed = {row.receiver for row in play.stage.rows() if row.status is DeliveryStatus.FAILED}
-    assert failed == {"oncall", "chat"}
-    assert any("TocsinDeliveryFailed" in text for text in play.stage.written)
+    changed(play, play.alerts(RENAMED), dies=dies)
     end(play)
     assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1} and not play.pagerduty.open
-    assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["RESOLVED"]
+    assert {root.title.partition(" ")[0] for root in play.slack.channel.roots} == {"RESOLVED"}
+    all_sent(play)
+
+
+def test_a_receiver_that_left_with_its_secret_fails_for_all_to_see(theatre: Callable[..., Theatre]) -> None:
+    play = theatre()
+    begin(play)
+    play.stage.environ["NEXT"] = play.stage.environ.pop("PAGERDUTY")
+    changed(play, play.alerts(RENAMED.replace("routing_key: env:PAGERDUTY", "routing_key: env:NEXT")), dies=True)
+    end(play)
+    failed = {(row.receiver, row.action.value) for row in play.stage.rows() if row.status is DeliveryStatus.FAILED}
+    assert failed == {("oncall", "resolve")}
+    assert any("TocsinDeliveryFailed" in text for text in play.stage.written)
+    assert not play.pagerduty.open, "the new name has closed it"
+    assert {root.title.partition(" ")[0] for root in play.slack.channel.roots} == {"RESOLVED"}
 
 
 def test_a_severity_that_is_silenced_leaves_the_louder_one(theatre: Callable[..., Theatre]) -> None:

@@ -16,6 +16,7 @@ from service.running import Running
 from service.store.model import StoreError
 from tests.kit.collecting import PATIENCE, spooled, until
 from tests.kit.pipelines import RULES, end, steps
+from tests.kit.receivers import FakeServer, Reply
 from tests.kit.running import ALERTS, CONFIG, Bench
 
 
@@ -64,15 +65,37 @@ def test_a_reload_with_faults_changes_nothing_and_is_told(bench: Bench) -> None:
     assert bench.firing() == []
 
 
-def test_a_message_that_is_refused_for_good_pages_elsewhere(bench: Bench) -> None:
-    """The receiver left the configuration while a row for it waits: it cannot be told, and somebody else hears of it."""
+HOOK = """
+receivers:
+  hook: {{kind: webhook, url: "{url}/hook"}}
+  own: {{kind: console}}
+default: own
+routes:
+  - match: {{rule: high}}
+    receiver: hook
+"""
+
+
+def test_a_message_that_is_refused_for_good_pages_elsewhere(tmp_path: Path) -> None:
+    with FakeServer([Reply(403)]) as server:
+        bench = Bench(tmp_path, alerts=HOOK.format(url=server.url))
+        try:
+            spooled(tmp_path, "r", steps("r", [1.0, 20.0, 20.0]))
+            bench.told("TocsinDeliveryFailed")
+            assert "hook was not told of High on r" in "".join(bench.written)
+        finally:
+            bench.running.stop()
+
+
+def test_a_receiver_that_left_the_configuration_is_told_the_end(bench: Bench) -> None:
     spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
     bench.told("PAGE r: High")
     (bench.folder / "alerts.yaml").write_text("receivers:\n  other: {kind: console}\ndefault: other\n")
     assert bench.running.reload() == []
     spooled(bench.folder, "r", steps("r", [1.0], first=4))
-    bench.told("TocsinDeliveryFailed")
-    assert "console was not told of High on r" in "".join(bench.written)
+    bench.told("RESOLVED r: High")
+    ended = [row for row in bench.running.store.alerts(run="tocsin") if row.event.alert == "TocsinDeliveryFailed"]
+    assert ended == []
 
 
 def test_retention_runs_beside_the_pipeline(bench: Bench) -> None:
