@@ -25,7 +25,7 @@ from service.http.app import build
 from service.http.pages import words
 from service.http.pages.forms import own_path
 from service.http.pages.overview import mutes
-from service.http.pages.run_reader import RunReader
+from service.http.pages.run_reader import AT_LEAST_SECONDS, RunReader
 from service.roles import Caller, Role
 from service.stop_requests import STATE, Stop, encode
 from service.store import reading
@@ -357,7 +357,8 @@ def test_a_run_is_shown_from_what_the_store_holds_of_it(watched: Watched) -> Non
     values = [1.0] * 30 + [20.0, 21.0, float("nan")]
     bench.push(json.dumps(declared).encode(), *pipelines.steps("a/b #1", values), every=1.0)
     bench.read()
-    shown = RunReader(bench.store, Runs(), "received")
+    now = [100.0]
+    shown = RunReader(bench.store, Runs(), "received", lambda: now[0])
     client = reader(bench.store, watched, runs_shown=shown)
     page = client.get("/runs/a%2Fb%20%231").text
     assert "Run a/b #1</h1>" in page
@@ -372,6 +373,9 @@ def test_a_run_is_shown_from_what_the_store_holds_of_it(watched: Watched) -> Non
     assert row is not None and shown.read(row) is shown.read(row), "made once per record"
     bench.push(*pipelines.steps("a/b #1", [1.0], first=34), every=1.0)
     bench.read()
+    now[0] += AT_LEAST_SECONDS - 1.0
+    assert "grad_norm: steps 1 to 33" in client.get("/runs/a%2Fb%20%231").text, "not more often than every few seconds"
+    now[0] += 1.0
     assert "grad_norm: steps 1 to 34" in client.get("/runs/a%2Fb%20%231").text
     bench.shut()
 

@@ -1,16 +1,18 @@
 """What the pages show of a run beside its row: its main metrics, its configuration, its links. From the store, so that nobody
 waits for the evaluation and a run that is no longer in memory has its page all the same.
 
-The last few runs that were asked for are kept, each until its next record.
+The last few runs that were asked for are kept, each until its next record, and for some seconds beyond: making a run anew takes
+the time of folding its records since the last checkpoint, which the evaluation lacks meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from collector.model import Baseline
@@ -38,6 +40,8 @@ MAIN: Final = (
 """Of each line the first one that a run has."""
 _FEW: Final = 6
 _KEPT: Final = 8
+AT_LEAST_SECONDS: Final = 10.0
+"""For which a run is shown as it was, whatever came since."""
 _MAX_CONFIG: Final = 300
 _MAX_VALUE: Final = 300
 
@@ -64,27 +68,36 @@ class RunFacts(NamedTuple):
     end_reason: str
 
 
+class _Found(NamedTuple):
+    """What was found of a run when it had so many rows."""
+
+    sequence: int
+    until: float
+    facts: RunFacts
+
+
 class RunReader:
     """Safe to call from several threads, one of which looks at a time."""
 
-    def __init__(self, store: Store, runs: Runs, clock: ClockKind) -> None:
-        """`runs` makes the runs, with its limits and recorded baselines; none is added to it."""
+    def __init__(self, store: Store, runs: Runs, clock: ClockKind, now: Callable[[], float] = time.monotonic) -> None:
+        """`runs` makes the runs, with its limits and recorded baselines; none is added to it. `now` (seconds) only runs on."""
         self._store = store
         self._runs = runs
         self._clock: ClockKind = clock
+        self._now = now
         self._lock = threading.Lock()
-        self._found: OrderedDict[str, tuple[int, RunFacts]] = OrderedDict()
+        self._found: OrderedDict[str, _Found] = OrderedDict()
 
     def read(self, row: RunRow) -> RunFacts | None:
         """None when the store holds nothing of the run that this version can read. Raises StoreError."""
         with self._lock:
             known = self._found.get(row.run)
-            if known is not None and known[0] == row.sequence:
+            if known is not None and (known.sequence == row.sequence or self._now() < known.until):
                 self._found.move_to_end(row.run)
-                return known[1]
+                return known.facts
             facts = self._look(row.run)
             if facts is not None:
-                self._found[row.run] = (row.sequence, facts)
+                self._found[row.run] = _Found(row.sequence, self._now() + AT_LEAST_SECONDS, facts)
                 self._found.move_to_end(row.run)
                 while len(self._found) > _KEPT:
                     self._found.popitem(last=False)
