@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from alerts import waiting
 from alerts.brief import Brief
-from alerts.escalation import in_hand, unattended
-from alerts.model import Action, Delivery, Incident, Told
+from alerts.escalation import unattended
+from alerts.model import Delivery, Incident, Told
 from alerts.muting.model import Mute
-from alerts.notes import closed, counted, escalated, listed, reminder
+from alerts.notes import closed, listed
 from alerts.pages import Pages, Reach
-from alerts.storm import counts
 from alerts.timing import Timing
 from alerts.told import UNMUTED, fired, speaks
 from rules.model import AlertEvent, EventState, Severity
@@ -137,89 +136,6 @@ class Draft:
                 self._resolve(print_, event, reason)
         self.incident.closed_at = self._now
 
-    # ---- what becomes due. Each says whether anything is different now
-
-    def look_again(self, print_: str) -> bool:
-        """Tell an alert that was muted and is not any more."""
-        told = self.incident.alerts[print_]
-        if told.untold is None:
-            return False
-        self.incident.alerts[print_] = replace(told, **UNMUTED)
-        self._tell_new(print_, f"{told.muted_by} ended, it still fires", at_once=True)
-        now = self.incident.alerts[print_]
-        return (now.muted_by, now.muted_until) != (told.muted_by, told.muted_until)
-
-    def route_anew(self, print_: str) -> bool:
-        """Tell an alert to whom the routes name by now."""
-        told = self.incident.alerts[print_]
-        # A storm that is another collector's looks to its own routes.
-        ours = not told.storm or self._joins(self.incident, told.storm) == told.storm
-        if ours and speaks(told) and told.untold is None:
-            self._tell_new(print_, "the routes have changed, it still fires", at_once=True, through=told.storm)
-        return self.incident.alerts[print_] is not told
-
-    def end_wait(self, name: str) -> bool:
-        """Tell a receiver what has waited for it long enough."""
-        group = self.incident.groups.get(name)
-        if group is None or not waiting.over(group, self._now):
-            return False  # it may have gone with another receiver's, whose alerts are muted
-        self._tell(name, [], "")
-        return True
-
-    def escalate(self) -> bool:
-        """Tell others of alerts that nobody has had in hand for so long."""
-        if in_hand(self.incident, self._now):
-            return False
-        clock = unattended(self.incident, self._now)
-        set_back = False
-        due: dict[str, list[str]] = {}
-        after: dict[str, float] = {}
-        for print_, told in list(self.incident.alerts.items()):
-            if told.told_at is None or told.asks is None or not speaks(told):
-                continue
-            ahead = [each for each in self._timing.escalate(told.asks) if not all(map(told.known_to, each.to))]
-            if ahead and clock < told.told_at:
-                self.incident.alerts[print_] = replace(told, told_at=clock)
-                set_back = True
-            found = [each for each in ahead if told.told_at + each.after <= clock]
-            if not found or self._mute(told.asks, self._now) is not None:
-                continue
-            for name in dict.fromkeys(name for each in found for name in each.to if not told.known_to(name)):
-                due.setdefault(name, []).append(print_)
-                after[name] = min(each.after for each in found if name in each.to)
-        for name, prints in due.items():
-            self._tell(name, prints, escalated(after[name]))
-        return set_back or bool(due)
-
-    def remind(self, name: str, after: Sequence[float]) -> bool:
-        """Call an open page to mind, if the next of its reminders is due; of several that are, once."""
-        page = self.incident.pages[name]
-        told = self.incident.alerts[page.alerts[0]]
-        if page.opened_at is None or told.asks is None or in_hand(self.incident, self._now):
-            return False
-        open_for = self._now - page.opened_at
-        over = sum(seconds <= open_for for seconds in after)
-        if over <= page.reminded or self._mute(told.asks, self._now) is not None:
-            return False
-        self.incident.pages[name] = replace(page, reminded=over)
-        self.incident.updates += 1
-        self._pages.update(name, reminder(open_for), Action.REMIND)
-        return True
-
-    def recount(self, within: float) -> bool:
-        """Tell the threads of a storm how it goes on, once in so many seconds."""
-        storm, threads = (
-            self.incident.storm,
-            [name for name in self.incident.pages if self._pages.reach(name).scope == "thread"],
-        )
-        if storm is None or not threads or counts(storm) == storm.told or storm.told_at <= self._now < storm.told_at + within:
-            return False
-        self.incident.storm = replace(storm, told=counts(storm), told_at=self._now)
-        self.incident.updates += 1
-        for name in threads:
-            self._pages.update(name, counted(*counts(storm)))
-        return True
-
     def tell_storm(self, print_: str, names: Sequence[str]) -> None:
         """Tell receivers who do not know of it of a storm whose alert this is."""
         for name in names:
@@ -228,22 +144,25 @@ class Draft:
 
     # ---- helpers
 
-    def _tell_new(self, print_: str, note: str = "", *, at_once: bool = False, through: str = "") -> None:
-        """Tell an alert to those of its receivers who do not know of it; what pages nobody may have to wait. `at_once`: those
-        for whom it does not wait already."""
+    def _news(self, print_: str, *, at_once: bool = True) -> list[str]:
+        """Who is to be told of an alert and does not know of it; `at_once`: nor waits for it. One that is muted is news to
+        nobody: it is kept until that ends."""
         told = self.incident.alerts[print_]
         assert told.asks is not None, "it fires"
         new = [name for name in self._route(told.asks) if not told.known_to(name)]
         if at_once:
             new = [name for name in new if not waiting.waits(self.incident, name, print_)]
-        if not new or told.closed_by or self._muted(print_):
-            return
-        for name in new:
-            wait = 0.0 if at_once or told.severity.pages else self._timing.wait(told.asks, name)
+        return [] if not new or told.closed_by or self._muted(print_) else new
+
+    def _tell_new(self, print_: str) -> None:
+        """Tell an alert that has begun, or is heard anew, to those who do not know of it; what pages nobody may wait."""
+        for name in self._news(print_, at_once=False):
+            told = self.incident.alerts[print_]
+            wait = 0.0 if told.severity.pages or told.asks is None else self._timing.wait(told.asks, name)
             if wait > 0.0:
                 waiting.join(self.incident, name, print_, self._now, wait)
             else:
-                self._tell(name, [print_], note, through)
+                self._tell(name, [print_], "")
 
     def _tell(self, name: str, prints: list[str], note: str, through: str = "") -> None:
         """Tell a receiver of alerts, and with them of all that waits for it; if they were told `through` a storm that is open,

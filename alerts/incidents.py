@@ -17,7 +17,7 @@ The rules of the planner
    that fires again by itself is sent then, unless its receiver has been told of this episode already.
 7. What is muted (silence, maintenance window, quiet hours) is kept in the incident and told to nobody new. When the mute ends
    and the alert still fires unexplained, `tick` tells it to whom it is routed then. If it is over before, nothing is said;
-   who was told before the mute is told the end in spite of it.
+   who was told before the mute is told the end in spite of it. What was muted together is told together.
 8. An acknowledgement is told, as an update, to the pages of receivers of scope "incident" and "thread". It has an owner and an
    expiry and is over with the incident.
 9. A receiver of scope "thread" is also told, in one update per moment, when alerts that it was told of resolve while others of
@@ -58,7 +58,7 @@ from msgspec.structs import replace
 from alerts import notes
 from alerts.brief import Brief
 from alerts.draft import Draft, MuteBy, Route
-from alerts.due import earliest, plan_due
+from alerts.due import Due, earliest, plan_due
 from alerts.escalation import attended
 from alerts.model import Acknowledgement, Incident
 from alerts.moments import beginnings_first, moments
@@ -258,12 +258,12 @@ class IncidentBook:
             draft.incident.closed_at = first.event_time
         return draft
 
-    def _draft(self, incident: Incident, now: float) -> Draft:
+    def _draft(self, incident: Incident, now: float) -> Due:
         copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages), groups=dict(incident.groups))
         limit = self._timing.storm
         joins = self._storms.joins
         through = lambda about, storm: joins(about, storm, limit, now)  # noqa: E731 - as long as its line
-        return Draft(copy, self._route, self._reach, self._mute, self._timing, through, now)
+        return Due(copy, self._route, self._reach, self._mute, self._timing, through, now)
 
     def _put(self, draft: Draft, now: float) -> list[Draft]:
         """Take the draft over, with what it means for a storm."""

@@ -30,6 +30,11 @@ def escalated(seconds: float) -> str:
     return f"escalated: nobody acknowledged within {roughly(seconds)}"
 
 
+def unmuted(by: Sequence[str]) -> str:
+    """Why something that began earlier is told now: what muted it, of several each once."""
+    return f"{listed(list(dict.fromkeys(by)), ', ')} ended, it still fires"
+
+
 def together(note: str, others: Sequence[str]) -> str:
     """A note on a message that is about one alert and tells of others as well."""
     with_them = f"together with {listed(others, ', ')}" if others else ""

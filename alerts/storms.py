@@ -8,6 +8,7 @@ from typing import Final
 
 from alerts import notes, storm
 from alerts.draft import Draft
+from alerts.due import Due
 from alerts.model import Incident
 from alerts.open_incidents import OpenIncidents
 from alerts.plan import Kept
@@ -70,7 +71,7 @@ class Storms:
         self._opened.put(of.incident)
         return [of]
 
-    def go_on(self, draft: Draft, limit: StormLimit | None, now: float) -> bool:
+    def go_on(self, draft: Due, limit: StormLimit | None, now: float) -> bool:
         """Of a storm: tell how it goes on, or that it is over. Whether anything is different now."""
         of = draft.incident.storm
         if of is None:

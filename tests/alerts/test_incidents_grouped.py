@@ -156,3 +156,23 @@ def test_what_is_muted_when_the_first_wait_ends_leaves_all_that_wait() -> None:
     of.apply([at(1, "A")], 100.0)
     muted.add("A")
     assert said(of.tick(150.0)) == []
+
+
+def test_what_was_muted_is_told_together_when_that_ends() -> None:
+    until = {"A": 200.0, "B": 200.0, "C": 300.0, "D": 200.0}
+    by = {"D": "quiet hours"}
+
+    def mute(about: AlertEvent, now: float) -> Mute | None:
+        return Mute(by.get(about.alert, "silence s"), None) if now < until.get(about.alert, 0.0) else None
+
+    of = IncidentBook(everybody, REACH, mute, GROUPED)
+    of.apply([at(1, name) for name in "ABCD"], 100.0)
+    assert said(of.tick(199.0)) == []
+    ended = "silence s, quiet hours ended, it still fires"
+    assert said(of.tick(200.0)) == [
+        ("chat", "trigger", "A", ended),
+        ("chat", "trigger", "B", ended),
+        ("chat", "trigger", "D", ended),
+        ("thread", "trigger", "A", ended + "; together with B, D"),
+    ]
+    assert [row.note for row in of.tick(300.0).deliveries] == ["silence s ended, it still fires"] * 2
