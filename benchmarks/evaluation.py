@@ -21,6 +21,7 @@ from collector.run import Run
 from rules.engine import Engine
 from rules.loader import load_bundle, shipped_packs
 from rules.run_states import RunStates
+from service.garbage import settle
 from tocsin import wire
 
 RECORDS = 2_000
@@ -77,6 +78,7 @@ def measured() -> dict[str, float]:
     engine = Engine(load_bundle([shipped_packs()]))
     values = encoded("bench", RECORDS)
     fold(values[:300], engine)
+    settle()  # as `tocsin collect` does
     seconds, cpu = [], []
     for _ in range(ROUNDS):
         gc.collect()
