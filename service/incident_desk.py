@@ -52,4 +52,6 @@ class IncidentDesk:
         found = self._store.incident(incident)
         if found is None:
             return f"there is no incident {incident!r}"
-        return f"incident {incident!r} is {'over' if found.closed_at is not None else 'in the hands of another collector'}"
+        if found.closed_at is not None:
+            return f"incident {incident!r} is over"
+        return f"incident {incident!r} is not in the hands of this collector (if it has just started: try again in a moment)"
