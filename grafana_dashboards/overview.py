@@ -70,12 +70,13 @@ def _counts() -> tuple[Panel, ...]:
 
 
 def _worst_of_runs() -> Panel:
+    ranks = promql.of_model(f"({promql.worst(MANY)})")
     return Panel(
         "Loudest alert of each run",
         Kind.TIMELINE,
         16,
         10,
-        (Target(of_the_worst(f"({promql.of_model(promql.worst(MANY))})"), "{{run}}"),),
+        (Target(of_the_worst(f"({ranks})"), "{{run}}"),),
         f"The loudest severity that fires, run by run. {_SHOWN} A gap: the run was not exported, it ended or Tocsin was away.",
         words=WORST,
         link=parts.RUN_OF_SERIES,

@@ -85,7 +85,7 @@ def alert_onsets(selector: str) -> tuple[Annotation, ...]:
 
 def _loud(selector: str, moment: str = "") -> str:
     state = f'tocsin_alert_state{{{selector},severity=~"page|stop"}}{moment}'
-    return f"max by (run, alert, severity, layer) ({state}) == {promql.FIRING}"
+    return f"max by (run, alert, severity, layer) ({state} == {promql.FIRING})"
 
 
 def _marks(name: str, expr: str, title: str) -> Annotation:
