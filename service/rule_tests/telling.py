@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from collector.applied import Applied
-from collector.model import Baseline, RawRecord
-from collector.run import DEPTH, Run
-from collector.signals.baseline import ABSOLUTE_FLOOR, COUNT, RELATIVE_FLOOR
+from collector.model import RawRecord
+from collector.run import DEPTH
+from collector.told_run import ToldRun
 from rules.engine import Engine
 from rules.model import AlertEvent, Phase, Verdict
 from rules.rule_state import RuleState
@@ -63,30 +62,9 @@ class Told:
     """Only where a trace was asked for."""
 
 
-class _ToldRun(Run):
-    """A run to which a test may tell the value of a signal instead of what it is derived from."""
-
-    def __init__(self, recorded: Mapping[str, float], depth: int) -> None:
-        baselines = {key: Baseline(centre, _scale(centre), COUNT) for key, centre in recorded.items()}
-        super().__init__(RUN, depth=depth, recorded_for=lambda labels: baselines)
-        self.told: dict[str, float] = {}
-
-    def apply(self, record: wire.Record, *, received_at: float, arrival: float) -> Applied:
-        applied = super().apply(record, received_at=received_at, arrival=arrival)
-        if self.told and isinstance(record, wire.StepRecord):
-            self.extend(self.told.items())
-            self.arrived |= self.told.keys()
-        return applied
-
-
-def _scale(centre: float) -> float:
-    """Of a series that hardly moved: rules read the centre, and a test names no more."""
-    return max(RELATIVE_FLOOR * abs(centre), ABSOLUTE_FLOOR)
-
-
 def tell(case: Case, engine: Engine, *, trace: frozenset[str] = frozenset()) -> Told:
     """Tell a case to the rules; `trace` names alerts whose states are noted after every step."""
-    run = _ToldRun(case.run.recorded, max(DEPTH, engine.depth))
+    run = ToldRun(RUN, case.run.recorded, max(DEPTH, engine.depth))
     telling = _Telling(engine, Live(run, RunStates(), RUN), case.alerts, trace)
     telling.take(wire.RunRecord(run=RUN, time=0.0, labels=case.run.labels, config=case.run.config))
     attempt = 1
