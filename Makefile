@@ -28,9 +28,10 @@ setup: $(DEV_STAMP) ## the virtual environment with everything for development
 # Exit status 4: a program is not on this machine. Its tests are then skipped by name, and fail in CI.
 MISSING_IS_FINE = || { status=$$?; test $$status -eq 4 && test "$$CI" != true; }
 
-services: ## what the tests run against: Kafka from Maven artefacts, Prometheus from Debian
+services: ## what the tests run against: Kafka from Maven artefacts, Prometheus and Chromium from Debian
 	@deploy/kafka-dev/kafka fetch $(MISSING_IS_FINE)
 	@deploy/dev/prometheus fetch $(MISSING_IS_FINE)
+	@deploy/dev/chromium fetch $(MISSING_IS_FINE)
 
 demo: $(STAMP) ## recorded training runs through the whole pipeline, live; no Kafka, no network
 	$(BIN)/tocsin demo

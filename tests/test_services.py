@@ -61,7 +61,9 @@ def test_a_missing_service_fails_under_ci_and_is_a_named_skip_elsewhere(monkeypa
         services.missing("no Java")
 
 
-@pytest.mark.parametrize("script", [services.KAFKA, services.PROMETHEUS], ids=["kafka", "prometheus"])
+@pytest.mark.parametrize(
+    "script", [services.KAFKA, services.PROMETHEUS, services.CHROMIUM], ids=["kafka", "prometheus", "chromium"]
+)
 def test_a_script_says_with_its_own_status_that_a_program_is_missing(script: Path, tmp_path: Path) -> None:
     """The scripts as they are in an empty checkout on a machine with nothing but Python."""
     copy = tmp_path / "deploy" / "x" / script.name

@@ -10,7 +10,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -63,9 +62,7 @@ class Browser:
     """One process. Not safe for several threads."""
 
     def __init__(self, profile: Path) -> None:
-        program = shutil.which("chromium") or shutil.which("chromium-browser")
-        if program is None:
-            services.missing("Chromium is not on this machine (Debian: chromium)")
+        program = services.run(services.CHROMIUM, "path")
         to_child, self._write = os.pipe()
         self._read, from_child = os.pipe()
         arrange = [sys.executable, "-I", "-c", _ARRANGE, str(to_child), str(from_child)]

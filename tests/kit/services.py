@@ -18,6 +18,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 KAFKA: Final = ROOT / "deploy" / "kafka-dev" / "kafka"
 PROMETHEUS: Final = ROOT / "deploy" / "dev" / "prometheus"
+CHROMIUM: Final = ROOT / "deploy" / "dev" / "chromium"
 _MISSING: Final = 4
 """Exit status of the scripts when a program is not on this machine."""
 
