@@ -27,7 +27,7 @@ class ToldRun(Run):
         applied = super().apply(record, received_at=received_at, arrival=arrival)
         if self.told and isinstance(record, wire.StepRecord):
             self.extend(self.told.items())
-            self.arrived |= self.told.keys()
+            self.arrived = self.arrived.union(self.told)
         return applied
 
 
