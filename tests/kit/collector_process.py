@@ -34,7 +34,9 @@ class CollectorProcess:
         alerts = ""
         if receivers:
             names = [name for name, given in (("oncall", pagerduty), ("hook", webhook)) if given]
-            text = "\n".join(["receivers:", *receivers, f"default: [{', '.join(names)}]", ""])
+            # No wait and no storm: recorded runs come as fast as they can, and who is told must follow from the records alone.
+            pace = ["group_wait: 0s", "storm: {incidents: 1000}"]
+            text = "\n".join(["receivers:", *receivers, f"default: [{', '.join(names)}]", *pace, ""])
             (folder / "alerts.yaml").write_text(text, encoding="utf-8")
             alerts = "alerts: alerts.yaml\n"
         self.config = folder / "tocsin.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -45,11 +45,19 @@ def _by_run(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def machine(state: dict[str, Any]) -> dict[str, Any]:
-    """The part of a rule's state that decides; what was last looked at is written only together with it."""
+def machine(state: Any) -> Any:
+    """The part of a rule's state that decides; what was last looked at is written only together with it. Of the gate of storms,
+    which is a list of moments of our own clock, how many they are."""
+    if isinstance(state, list):
+        return len(state)
     return {name: item for name, item in state.items() if name not in {"evaluated", "value", "limit", "verdict", "reason"}}
 
 
-def _timeless(value: dict[str, Any]) -> dict[str, Any]:
-    """Without the moments of our own clock; the trainer's times stay."""
-    return {name: item for name, item in value.items() if name not in {"evaluated_at", "opened_at", "closed_at"}}
+_OURS: Final = {"evaluated_at", "opened_at", "closed_at", "told_at", "made_at"}
+
+
+def _timeless(value: Any) -> Any:
+    """Without the moments of our own clock, at any depth; the trainer's times stay."""
+    if isinstance(value, dict):
+        return {name: _timeless(item) for name, item in value.items() if name not in _OURS}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
