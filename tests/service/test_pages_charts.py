@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.http.pages.charts import HEIGHT, WIDTH, Chart, chart, charts
@@ -58,6 +58,8 @@ values = st.lists(st.none() | st.floats(), min_size=1, max_size=60)
 
 
 @given(values, st.none() | st.floats(), st.none() | st.tuples(st.floats(), st.floats()), st.integers(-5, 65))
+@example([6e307], None, (0.0, math.inf), 0)
+@example([6e307, -6e307], -math.inf, (-math.inf, math.inf), 0)
 def test_everything_stays_within_the_frame(
     found: list[float | None], limit: float | None, normal: tuple[float, float] | None, onset: int
 ) -> None:

@@ -108,7 +108,7 @@ def _range(finite: Sequence[float], limits: Sequence[float], normal: tuple[float
     low, high = min(finite), max(finite)
     room = (high - low) * _CLOSE if high > low else abs(high) * _CLOSE
     for each in (*limits, *(normal or ())):
-        if low - room <= each <= high + room:
+        if math.isfinite(each) and low - room <= each <= high + room:  # the room about a huge number may be infinite
             low, high = min(low, each), max(high, each)
     return low, high
 
