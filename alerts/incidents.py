@@ -263,7 +263,10 @@ class IncidentBook:
         copy = replace(incident, alerts=dict(incident.alerts), pages=dict(incident.pages), groups=dict(incident.groups))
         limit = self._timing.storm
         joins = self._storms.joins
-        through = lambda about, storm: joins(about, storm, limit, now)  # noqa: E731 - as long as its line
+
+        def through(about: Incident, storm: str) -> str:
+            return joins(about, storm, limit, now)
+
         return Due(copy, self._route, self._reach, self._mute, self._timing, through, now)
 
     def _put(self, draft: Draft, now: float) -> list[Draft]:

@@ -92,7 +92,10 @@ def test_a_further_alert_has_a_clock_of_its_own() -> None:
 
 def test_not_what_is_muted_explained_over_or_closed_by_hand() -> None:
     until = {"A": 0.0}
-    mute = lambda about, now: Mute("s", None) if now < until.get(about.alert, 0.0) else None  # noqa: E731 - one line
+
+    def mute(about: AlertEvent, now: float) -> Mute | None:
+        return Mute("s", None) if now < until.get(about.alert, 0.0) else None
+
     of = IncidentBook(chat, REACH, mute, LADDER)
     of.apply([at(1, name) for name in "ABCD"], 100.0)
     of.apply([at(2, "B", EventState.EXPLAINED, explained_by="A"), at(2, "C", EventState.RESOLVED)], 200.0)

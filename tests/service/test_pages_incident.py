@@ -30,30 +30,11 @@ from service.store.model import AlertRow, Commit, EvidenceRow
 from service.store.reading import Heard, Some
 from service.store.store import Store
 from tests.kit.commits import event, incident
+from tests.kit.pages import RULES, RUN
 from tests.kit.pipelines import Bench, begin, engine, step
 from tests.service.test_http import Watched
 from tests.service.test_pages import EVIL, reader
 
-RULES = """
-group: test
-layer: 2
-question: Is it well?
-rules:
-  - alert: High
-    id: high
-    expr: grad_norm > 10
-    for: 2 records
-    severity: page
-    summary: "Gradient norm {{ value | sig(3) }}"
-    next: ["look at the gradient", "then at the mask"]
-  - alert: LowReward
-    id: low-reward
-    expr: reward_mean < 0
-    severity: warning
-    summary: "low"
-    next: ["look at the verifier", "look at the gradient"]
-"""
-RUN = "team/abl #1"
 PATH = "/incidents/team%2Fabl%20%231%231"
 
 
