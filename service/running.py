@@ -17,15 +17,14 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
 from typing import Final
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from alerts.config import AlertsConfig
 from alerts.incidents import IncidentBook
 from alerts.model import Delivery, Outcome
-from alerts.muting.files import named_in
 from alerts.muting.muting import Muting
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
@@ -37,8 +36,7 @@ from collector.health import Health
 from collector.recorded import chooser
 from collector.run import DEPTH
 from collector.runs import Runs
-from rules.strict_yaml import ConfigErrors
-from service import bundles, control, inputs
+from service import control, inputs
 from service.baselines import load_baselines
 from service.canary import Canary
 from service.config import Settings, seconds
@@ -57,6 +55,7 @@ from service.notify import Notifier
 from service.own_alerts import Own, OwnAlerts
 from service.parts import Parts
 from service.pipeline import Pipeline
+from service.reloading import Followers, Reloading, read_engine, watched_paths
 from service.shelf import Shelf
 from service.stop_requests import Stops
 from service.store.guard import StoreGuard
@@ -95,9 +94,9 @@ class Running:
         self.health = Health()
         secrets = Secrets(redactor, environ, settings.base)
         tools = Tools(secrets=secrets, clock=clock, write=write)
-        self._file_watch = FileWatch(self._watched_paths)  # before they are read, so that no change is missed
-        engine = bundles.engine(self._rule_paths(), shipped=config.rules.shipped)
-        self._baselines = load_baselines(settings.baselines)
+        self._file_watch = FileWatch(lambda: watched_paths(settings))  # before they are read, so that no change is missed
+        engine = read_engine(settings)
+        baselines = load_baselines(settings.baselines)
         source = inputs.source(settings, secrets, clock)
         self._guard = StoreGuard(settings.store_url)
         try:
@@ -115,26 +114,25 @@ class Running:
             control=lambda: control.lane(settings, secrets, self.store, clock),
         )
         try:
-            self._alerts = self._notifier.load()
+            alerts = self._notifier.load()
             self._access = access(config.http, secrets)
             self.http = HttpServer(config.http.host, config.http.port, settings.certificate)
         except Exception:
             self.store.close()
             self._guard.release()
             raise
-        self._muting = Muting(self._alerts.declared, self._alerts.router.quiet_hours, self.store.mutes.declared())
-        alerts = self._alerts
+        self._muting = Muting(alerts.declared, alerts.router.quiet_hours, self.store.mutes.declared())
         self._book = IncidentBook(alerts.router, alerts.reach, self._muting, alerts.timing, own=config.name)
-        self._canary = Canary(config.name, self._book, self.store, self._alerts.canary)
+        self._canary = Canary(config.name, self._book, self.store, alerts.canary)
         runs = Runs(
             max_runs=config.limits.max_runs,
             max_series_per_run=config.limits.max_series_per_run,
             linger=seconds(config.limits.linger),
             depth=max(engine.depth, DEPTH),
-            recorded_for=chooser(self._baselines),
+            recorded_for=chooser(baselines),
         )
         shelf = Shelf(self.store, self._book, runs, clock=config.clock)
-        self._clerk = Clerk(self._book, self.store.evidence, revision(engine.bundle.sources), quotes=self._alerts.quotes)
+        self._clerk = Clerk(self._book, self.store.evidence, revision(engine.bundle.sources), quotes=alerts.quotes)
         self._dead_letters = inputs.dead_letters(settings, secrets)
         self.pipeline = Pipeline(
             Parts(
@@ -164,19 +162,28 @@ class Running:
         self._exporter = Exporter(runs.exposed, shelf.samples, self.health)
         self._scraping = threading.Lock()
         self._ticking = threading.Lock()
-        self._reloading = threading.Lock()
-        self._redactor = redactor
         self._pulse = Pulse(self._lifeless, lambda reason: self.health.count(health.HEARTBEATS, reason))
         self._scheduler = BackgroundScheduler(timezone=UTC, daemon=True)
         self.health.set(health.BUILD, 1.0, version("tocsin-server"), python_version(), form())
-        self.health.set(health.BUNDLE, 1.0)
+        self._reloading = Reloading(
+            settings,
+            self._notifier,
+            Followers(self.pipeline, self._book, self._muting, self._canary, self._clerk),
+            self.health,
+            redactor,
+            clock,
+            alerts=alerts,
+            baselines=baselines,
+            post=self.consumer.post,
+            beat=self._beat,
+        )
 
     # ---- life
 
     def start(self) -> None:
         """Begin to serve, to deliver and to read, in this order."""
         self.http.start(build(self.store, self, self._access, self._desk, self._incident_desk, self._runs_shown()))
-        self._notifier.start(self._alerts)
+        self._notifier.start(self._reloading.alerts)
         self._thread.start()
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, "interval", seconds=TICK_SECONDS, **options)
@@ -184,7 +191,7 @@ class Running:
         self._scheduler.add_job(self.http.renew, "interval", seconds=RENEWAL_SECONDS, **options)
         if (watch := self._settings.config.rules.watch) is not None:
             self._scheduler.add_job(self._look, "interval", seconds=seconds(watch), **options)
-        self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(self._alerts))
+        self._beat(self._reloading.alerts)
         self._scheduler.start()
 
     @property
@@ -214,55 +221,8 @@ class Running:
         return ended
 
     def reload(self) -> list[str]:
-        """Read rules, baselines and alerts anew: all of it or nothing. With faults, which are returned, the old ones stay in
-        force and an alert says so. Raises nothing: a reload at a bad moment must not end the collector. Any thread may ask."""
-        with self._reloading:
-            return self._reload()
-
-    def _reload(self) -> list[str]:
-        try:
-            engine = bundles.engine(self._rule_paths(), shipped=self._settings.config.rules.shipped)
-            baselines = load_baselines(self._settings.baselines)
-            alerts = self._notifier.load()
-            # Receivers first: when the book routes to a new name, somebody must be there to deliver.
-            self._notifier.start(alerts)
-        except ConfigErrors as errors:
-            for error in errors.errors:
-                log.error("reload refused: %s", error)
-            more = f" (and {len(errors.errors) - 1} more)" if len(errors.errors) > 1 else ""
-            return self._refused(f"{errors.errors[0]}{more}", [str(error) for error in errors.errors])
-        except Exception as failure:
-            log.exception("reload refused")
-            text = f"{type(failure).__name__}: {failure}"
-            return self._refused(text, [text])
-        self._alerts = alerts
-        self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(alerts))
-        now, rules = self._clock(), revision(engine.bundle.sources)
-
-        recorded_for = chooser(baselines) if baselines != self._baselines else None
-        self._baselines = baselines
-
-        def swap() -> Processed:
-            self._muting.configure(alerts.declared, alerts.router.quiet_hours)
-            self._book.reconfigure(alerts.router, alerts.reach, alerts.timing)
-            self._canary.use(alerts.canary)
-            self._clerk.use(rules, quotes=alerts.quotes)
-            return self.pipeline.reload(engine, now, recorded_for)
-
-        if recorded_for is not None:
-            # Signals of the rows so far followed from the baselines so far: a restart must not fold them with the new ones.
-            self.consumer.post(lambda: self.pipeline.checkpoint(now))
-        self.consumer.post(swap)
-        self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, False, "reloaded", now))
-        self.health.set(health.BUNDLE, 1.0)
-        log.info("reloaded: %d alert rules, %d receivers", len(engine.bundle.alerts), len(alerts.settings))
-        return []
-
-    def _refused(self, why: str, faults: list[str]) -> list[str]:
-        now, reason = self._clock(), f"reload refused, the configuration before it stays in force: {why}"
-        self.health.set(health.BUNDLE, 0.0)
-        self.consumer.post(lambda: self.pipeline.state_of(Own.RELOAD, True, reason, now))
-        return [self._redactor.redact(fault) for fault in faults]
+        """Read the configuration anew; the faults for which it stays as it was. Any thread may ask. See `service.reloading`."""
+        return self._reloading.reload()
 
     # ---- what the HTTP service asks (service.http.app.Watched)
 
@@ -292,10 +252,8 @@ class Running:
     def _lifeless(self) -> list[str]:
         return self.unhealthy() + self.unready() + self._notifier.lifeless()
 
-    def _watched_paths(self) -> list[Path]:
-        settings, alerts = self._settings, self._settings.alerts_file
-        files = [path for path in (settings.baselines, alerts) if path is not None]
-        return [*self._rule_paths(), *files, *(named_in(alerts) if alerts is not None else ())]
+    def _beat(self, alerts: AlertsConfig) -> None:
+        self._pulse.follow(self._scheduler, lambda: self._notifier.heartbeat(alerts))
 
     def _tick(self) -> None:
         """On the scheduler's thread; at most one tick waits for the consumer."""
@@ -335,8 +293,5 @@ class Running:
     def _runs_shown(self) -> RunReader:
         """Runs for the pages, made anew from the store, by the recorded baselines that are in force when somebody asks."""
         limit = self._settings.config.limits.max_series_per_run
-        runs = Runs(max_series_per_run=limit, recorded_for=lambda labels: chooser(self._baselines)(labels))
+        runs = Runs(max_series_per_run=limit, recorded_for=lambda labels: chooser(self._reloading.baselines)(labels))
         return RunReader(self.store, runs, self._settings.config.clock)
-
-    def _rule_paths(self) -> list[Path]:
-        return [self._settings.path(directory) for directory in self._settings.config.rules.dirs]

@@ -83,7 +83,7 @@ class Stage:
         )
         running = self.running
         running._notifier._clock = steady(self.wall, lambda: self.true)
-        running._notifier.start(running._alerts)
+        running._notifier.start(running._reloading.alerts)
         self.source = MemorySource(self.log)
         self.source.open(running.store)
         # Asked and answered on this thread, between two steps.
