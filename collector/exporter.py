@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from collector import catalogue, health
-from collector.health import BOUNDS, DEFINITIONS, Health, Kind
+from collector.health import DEFINITIONS, Health, Histogram, Kind
 from collector.model import RuleSample, RunStatus
 from collector.signals import definitions
 from collector.snapshot import RunExposed
@@ -185,8 +185,10 @@ class _HealthCollector(Collector):
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         for definition in DEFINITIONS:
             if definition.kind is Kind.HISTOGRAM:
-                counts, total = self._health.histogram(definition)
-                yield HistogramMetricFamily(definition.name, definition.help, buckets=_cumulative(counts), sum_value=total)
+                buckets = HistogramMetricFamily(definition.name, definition.help, labels=definition.labels)
+                for labels, found in self._health.histograms(definition).items():
+                    buckets.add_metric(labels, _cumulative(definition.bounds, found), found.sum)
+                yield buckets
                 continue
             family: CounterMetricFamily | GaugeMetricFamily
             if definition.kind is Kind.COUNTER:
@@ -198,10 +200,10 @@ class _HealthCollector(Collector):
             yield family
 
 
-def _cumulative(counts: Sequence[int]) -> list[tuple[str, float]]:
+def _cumulative(bounds: Sequence[float], found: Histogram) -> list[tuple[str, float]]:
     total = 0
     buckets: list[tuple[str, float]] = []
-    for bound, count in zip((*map(str, BOUNDS), "+Inf"), counts, strict=True):
+    for bound, count in zip((*map(str, bounds), "+Inf"), found.counts, strict=True):
         total += count
         buckets.append((bound, float(total)))
     return buckets

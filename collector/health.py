@@ -1,6 +1,6 @@
 """The collector's own health: every number it says about itself, in one typed list, and the object that the service reports to.
 
-Counters only grow; gauges are set; the histogram has fixed bounds. Safe to call from several threads; a call takes about a
+Counters only grow; gauges are set; histograms have fixed bounds. Safe to call from several threads; a call takes about a
 microsecond. The exporter turns it into samples.
 """
 
@@ -21,6 +21,12 @@ class Kind(enum.StrEnum):
     HISTOGRAM = "histogram"
 
 
+BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+"""Upper bounds of a histogram's buckets, in seconds: from a cheap record to a dear one."""
+DELIVERY_BOUNDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0, 3600.0)
+"""From what is promised (p99 under 250 ms) over a receiver's timeout and TocsinDeliveryLate (300 s) to hours of retries."""
+
+
 class Definition(NamedTuple):
     """One metric about the collector itself."""
 
@@ -28,6 +34,8 @@ class Definition(NamedTuple):
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = BOUNDS
+    """Of a histogram."""
 
 
 RECORDS: Final = Definition("tocsin_records_total", Kind.COUNTER, "Records folded in, by what became of them", ("outcome",))
@@ -54,12 +62,18 @@ EVALUATION: Final = Definition(
 EVALUATION_LAG: Final = Definition(
     "tocsin_evaluation_lag_seconds",
     Kind.GAUGE,
-    "Age of the newest evaluated record, by the broker's clock, when it was evaluated",
+    "Age of the newest evaluated record when it was evaluated, since the broker (or the spool's reader) had it; 0 when idle",
 )
 DELIVERIES: Final = Definition(
     "tocsin_deliveries_total", Kind.COUNTER, "Attempts to deliver, by receiver and outcome", ("receiver", "outcome")
 )
-DELIVERY: Final = Definition("tocsin_delivery_seconds", Kind.HISTOGRAM, "Time of one attempt to deliver, in seconds")
+DELIVERY: Final = Definition(
+    "tocsin_delivery_seconds",
+    Kind.HISTOGRAM,
+    "Time from the commit of a message to a receiver's answer, in seconds, by receiver and outcome; each attempt counts",
+    ("receiver", "outcome"),
+    DELIVERY_BOUNDS,
+)
 WAITING: Final = Definition("tocsin_deliveries_waiting", Kind.GAUGE, "Deliveries that wait, by receiver", ("receiver",))
 DELIVERY_LAG: Final = Definition(
     "tocsin_delivery_lag_seconds", Kind.GAUGE, "Age of the oldest delivery that is due, by receiver", ("receiver",)
@@ -124,9 +138,6 @@ DEFINITIONS: Final = (
     CANARY,
 )
 
-BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
-"""Upper bounds of the histograms, in seconds: from a cheap record to a receiver's timeout."""
-
 
 class Histogram(NamedTuple):
     """Counts per bucket (the last one is +Inf, not cumulative) and the sum of the observations."""
@@ -143,14 +154,12 @@ class Health:
         self._values: dict[Definition, dict[tuple[str, ...], float]] = {
             definition: {} for definition in DEFINITIONS if definition.kind is not Kind.HISTOGRAM
         }
-        self._buckets: dict[Definition, list[int]] = {}
-        self._sums: dict[Definition, float] = {}
+        self._histograms: dict[Definition, dict[tuple[str, ...], Histogram]] = {
+            definition: {} for definition in DEFINITIONS if definition.kind is Kind.HISTOGRAM
+        }
         for definition in DEFINITIONS:
-            if definition.kind is Kind.HISTOGRAM:
-                self._buckets[definition] = [0] * (len(BOUNDS) + 1)
-                self._sums[definition] = 0.0
-            elif not definition.labels and definition.kind is Kind.COUNTER:
-                self._values[definition][()] = 0.0  # a counter that exists from the start can be rated
+            if not definition.labels and definition.kind is not Kind.GAUGE:
+                self.expect(definition)
 
     def count(self, counter: Definition, *labels: str, by: float = 1.0) -> None:
         """Add to a counter. Raises ValueError for another kind or other labels than defined, or a negative number."""
@@ -160,6 +169,16 @@ class Health:
         with self._lock:
             values = self._values[counter]
             values[labels] = values.get(labels, 0.0) + by
+
+    def expect(self, counted: Definition, *labels: str) -> None:
+        """Show a counter or histogram from now on, at 0 until something happens: the first event of a series that is born
+        with it is no increase to Prometheus. Raises ValueError for a gauge or other labels than defined."""
+        _check(counted, Kind.HISTOGRAM if counted.kind is Kind.HISTOGRAM else Kind.COUNTER, labels)
+        with self._lock:
+            if counted.kind is Kind.COUNTER:
+                self._values[counted].setdefault(labels, 0.0)
+            else:
+                self._histograms[counted].setdefault(labels, _empty(counted))
 
     def set(self, gauge: Definition, value: float, *labels: str) -> None:
         """Set a gauge. Raises ValueError for another kind or other labels than defined."""
@@ -174,24 +193,29 @@ class Health:
         with self._lock:
             self._values[gauge] = {(label,): value for label, value in values.items()}
 
-    def observe(self, histogram: Definition, *seconds: float) -> None:
-        """Observations. Raises ValueError for another kind."""
-        _check(histogram, Kind.HISTOGRAM, ())
+    def observe(self, histogram: Definition, *seconds: float, labels: tuple[str, ...] = ()) -> None:
+        """Observations. Raises ValueError for another kind or other labels than defined."""
+        _check(histogram, Kind.HISTOGRAM, labels)
         with self._lock:
-            buckets = self._buckets[histogram]
+            known = self._histograms[histogram].get(labels) or _empty(histogram)
+            counts = list(known.counts)
             for each in seconds:
-                buckets[bisect_left(BOUNDS, each)] += 1
-            self._sums[histogram] += sum(seconds)
+                counts[bisect_left(histogram.bounds, each)] += 1
+            self._histograms[histogram][labels] = Histogram(tuple(counts), known.sum + sum(seconds))
 
     def values(self, definition: Definition) -> dict[tuple[str, ...], float]:
         """A counter's or gauge's values by its label values, as a copy."""
         with self._lock:
             return dict(self._values[definition])
 
-    def histogram(self, definition: Definition) -> Histogram:
-        """A histogram as it is now."""
+    def histograms(self, definition: Definition) -> dict[tuple[str, ...], Histogram]:
+        """The histograms of a definition by their label values, as a copy."""
         with self._lock:
-            return Histogram(tuple(self._buckets[definition]), self._sums[definition])
+            return dict(self._histograms[definition])
+
+
+def _empty(histogram: Definition) -> Histogram:
+    return Histogram((0,) * (len(histogram.bounds) + 1), 0.0)
 
 
 def _check(definition: Definition, kind: Kind, labels: tuple[str, ...]) -> None:

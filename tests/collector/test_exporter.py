@@ -165,6 +165,7 @@ def test_own_health() -> None:
     own = Health()
     own.count(health.RECORDS, "step", by=3)
     own.observe(health.EVALUATION, 0.0002)
+    own.observe(health.DELIVERY, 0.2, 1e5, labels=("chat", "ok"))
     own.set(health.BUILD, 1.0, "0.1.0", "3.11", "compiled")
     found = parsed(render(own=own))
     assert found["tocsin_records_total", frozenset({("outcome", "step")})] == 3.0
@@ -172,6 +173,11 @@ def test_own_health() -> None:
     assert found["tocsin_evaluation_seconds_bucket", frozenset({("le", "0.00025")})] == 1.0
     assert found["tocsin_evaluation_seconds_bucket", frozenset({("le", "0.0001")})] == 0.0
     assert found["tocsin_evaluation_seconds_count", frozenset()] == 1.0
+    told = {("receiver", "chat"), ("outcome", "ok")}
+    assert found["tocsin_delivery_seconds_bucket", frozenset({*told, ("le", "0.1")})] == 0.0
+    assert found["tocsin_delivery_seconds_bucket", frozenset({*told, ("le", "0.25")})] == 1.0
+    assert found["tocsin_delivery_seconds_bucket", frozenset({*told, ("le", "+Inf")})] == 2.0
+    assert found["tocsin_delivery_seconds_sum", frozenset(told)] == 100000.2
     text = render(own=own)
     assert "_created" not in text
     for definition in DEFINITIONS:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from collector import health
-from collector.health import BOUNDS, DEFINITIONS, Health, Kind
+from collector.health import BOUNDS, DEFINITIONS, DELIVERY_BOUNDS, Health, Kind
 
 
 def test_names_keep_the_conventions() -> None:
@@ -17,7 +17,7 @@ def test_names_keep_the_conventions() -> None:
         assert definition.name.endswith("_total") == (definition.kind is Kind.COUNTER)
         assert definition.help
         assert not {"job", "instance", "step", "rank", "prompt", "le"} & set(definition.labels)
-    assert list(BOUNDS) == sorted(BOUNDS)
+        assert list(definition.bounds) == sorted(set(definition.bounds))
 
 
 def test_counters_add() -> None:
@@ -43,9 +43,35 @@ def test_histogram() -> None:
     own = Health()
     for seconds in (BOUNDS[0], BOUNDS[0] * 1.1, 1e9):
         own.observe(health.EVALUATION, seconds)
-    counts, total = own.histogram(health.EVALUATION)
+    counts, total = own.histograms(health.EVALUATION)[()]
     assert counts == (1, 1, *[0] * (len(BOUNDS) - 2), 1)
     assert total == pytest.approx(1e9)
+
+
+def test_a_histogram_with_labels_has_its_own_bounds() -> None:
+    own = Health()
+    assert own.histograms(health.DELIVERY) == {}
+    own.observe(health.DELIVERY, DELIVERY_BOUNDS[1], 1e9, labels=("chat", "ok"))
+    own.observe(health.DELIVERY, DELIVERY_BOUNDS[0], labels=("chat", "timeout"))
+    rest = len(DELIVERY_BOUNDS) - 1
+    assert own.histograms(health.DELIVERY) == {
+        ("chat", "ok"): ((0, 1, *[0] * (rest - 1), 1), pytest.approx(1e9)),
+        ("chat", "timeout"): ((1, *[0] * (rest + 1)), pytest.approx(DELIVERY_BOUNDS[0])),
+    }
+
+
+def test_what_is_expected_is_there_at_zero_and_is_not_set_back() -> None:
+    own = Health()
+    own.expect(health.DELIVERIES, "chat", "ok")
+    own.expect(health.DELIVERY, "chat", "ok")
+    assert own.values(health.DELIVERIES) == {("chat", "ok"): 0.0}
+    assert own.histograms(health.DELIVERY) == {("chat", "ok"): ((0,) * (len(DELIVERY_BOUNDS) + 1), 0.0)}
+    own.count(health.DELIVERIES, "chat", "ok")
+    own.observe(health.DELIVERY, 1.0, labels=("chat", "ok"))
+    own.expect(health.DELIVERIES, "chat", "ok")
+    own.expect(health.DELIVERY, "chat", "ok")
+    assert own.values(health.DELIVERIES) == {("chat", "ok"): 1.0}
+    assert sum(own.histograms(health.DELIVERY)["chat", "ok"].counts) == 1
 
 
 def test_misuse_is_refused() -> None:
@@ -62,3 +88,9 @@ def test_misuse_is_refused() -> None:
         own.replace(health.DELIVERIES, {})
     with pytest.raises(ValueError, match="tocsin_ready"):
         own.observe(health.READY, 1.0)
+    with pytest.raises(ValueError, match="tocsin_delivery_seconds"):
+        own.observe(health.DELIVERY, 1.0, labels=("chat",))
+    with pytest.raises(ValueError, match="tocsin_ready"):
+        own.expect(health.READY)
+    with pytest.raises(ValueError, match="tocsin_deliveries_total"):
+        own.expect(health.DELIVERIES, "chat")

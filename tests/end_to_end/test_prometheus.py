@@ -222,7 +222,7 @@ def test_promtool_has_nothing_against_any_family_there_is() -> None:
         elif each.kind is Kind.GAUGE:
             own.set(each, 1.0, *["x"] * len(each.labels))
         else:
-            own.observe(each, 0.1)
+            own.observe(each, 0.1, labels=("x",) * len(each.labels))
     text = Exporter(lambda: [run], lambda: [("r", [RuleSample("A", "page", 1, "firing", 1.0, 2.0)])], own).render()
     assert _objections(text) == []
     families = text.count(b"# TYPE ")
