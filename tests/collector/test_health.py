@@ -7,7 +7,7 @@ import re
 import pytest
 
 from collector import health
-from collector.health import BOUNDS, DEFINITIONS, DELIVERY_BOUNDS, Health, Kind
+from collector.health import BOUNDS, DEFINITIONS, DELIVERY_BOUNDS, Health, Histogram, Kind
 
 
 def test_names_keep_the_conventions() -> None:
@@ -55,8 +55,8 @@ def test_a_histogram_with_labels_has_its_own_bounds() -> None:
     own.observe(health.DELIVERY, DELIVERY_BOUNDS[0], labels=("chat", "timeout"))
     rest = len(DELIVERY_BOUNDS) - 1
     assert own.histograms(health.DELIVERY) == {
-        ("chat", "ok"): ((0, 1, *[0] * (rest - 1), 1), pytest.approx(1e9)),
-        ("chat", "timeout"): ((1, *[0] * (rest + 1)), pytest.approx(DELIVERY_BOUNDS[0])),
+        ("chat", "ok"): Histogram((0, 1, *[0] * (rest - 1), 1), DELIVERY_BOUNDS[1] + 1e9),
+        ("chat", "timeout"): Histogram((1, *[0] * (rest + 1)), DELIVERY_BOUNDS[0]),
     }
 
 
@@ -65,7 +65,7 @@ def test_what_is_expected_is_there_at_zero_and_is_not_set_back() -> None:
     own.expect(health.DELIVERIES, "chat", "ok")
     own.expect(health.DELIVERY, "chat", "ok")
     assert own.values(health.DELIVERIES) == {("chat", "ok"): 0.0}
-    assert own.histograms(health.DELIVERY) == {("chat", "ok"): ((0,) * (len(DELIVERY_BOUNDS) + 1), 0.0)}
+    assert own.histograms(health.DELIVERY) == {("chat", "ok"): Histogram((0,) * (len(DELIVERY_BOUNDS) + 1), 0.0)}
     own.count(health.DELIVERIES, "chat", "ok")
     own.observe(health.DELIVERY, 1.0, labels=("chat", "ok"))
     own.expect(health.DELIVERIES, "chat", "ok")
