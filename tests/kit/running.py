@@ -14,7 +14,7 @@ from tests.kit.collecting import until
 from tests.kit.pipelines import RULES
 
 CONFIG = "http: {port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
-ALERTS = "receivers:\n  console: {kind: console}\ndefault: console\n"
+ALERTS = "receivers:\n  console: {kind: console}\ndefault: console\ngroup_wait: 0s\n"
 
 
 class Bench:
