@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from alerts.config import AlertsConfig, default_config, load_config
-from alerts.delivery import Observer
 from alerts.heartbeat import Heartbeat
-from alerts.model import Delivery
+from alerts.model import Delivery, Outcome
 from alerts.pool import DeliveryPool, Lane
 from alerts.receivers.settings import Tools
+from collector.health import Health
+from service import delivery_figures
 from service.retired import Retired
 from service.store.deliveries import Deliveries
 from service.store.remembered import Remembered
@@ -33,7 +34,7 @@ def steady(wall: Callable[[], float], monotonic: Callable[[], float] = time.mono
 
 
 class Notifier:
-    """Owns the delivery workers. `on_failed` and `observe` are called on their threads."""
+    """Owns the delivery workers and tells what becomes of their attempts. `on_failed` is called on their threads."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Notifier:
         remembered: Remembered,
         *,
         on_failed: Callable[[Delivery], None],
-        observe: Observer,
+        own: Health,
         control: Callable[[], Lane],
     ) -> None:
         """`control` makes the lane of stop requests, which no file names."""
@@ -53,7 +54,7 @@ class Notifier:
         self._queue = queue
         self._retired = Retired(remembered, queue, tools)
         self._on_failed = on_failed
-        self._observe = observe
+        self._health = own
         self._clock = steady(tools.clock)
         self._lock = threading.Lock()
         self._pool: DeliveryPool | None = None
@@ -79,6 +80,7 @@ class Notifier:
         # Never two pools at once: the second would take what the first is sending for a leftover of a crash. Rows that
         # come in between wait in the store; each worker of the new pool looks there as it starts.
         self.stop()
+        delivery_figures.expect(self._health, config.settings)
         pool.start()
         with self._lock:
             self._pool = pool
@@ -106,6 +108,9 @@ class Notifier:
     def heartbeat(self, config: AlertsConfig) -> Heartbeat | None:
         """The configured one, made. Raises ValueError for a secret that went away."""
         return None if config.heartbeat is None else Heartbeat(config.heartbeat, self._tools)
+
+    def _observe(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
+        delivery_figures.observe(self._health, delivery, outcome, finished_at)
 
     def stop(self) -> bool:
         """Finish what is under way; False when something outlasts the patience."""

@@ -24,7 +24,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from alerts.config import AlertsConfig
 from alerts.incidents import IncidentBook
-from alerts.model import Delivery, Outcome
+from alerts.model import Delivery
 from alerts.muting.muting import Muting
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
@@ -50,6 +50,7 @@ from service.http.app import build
 from service.http.pages.run_reader import RunReader
 from service.http.server import HttpServer
 from service.incident_desk import IncidentDesk
+from service.input_lag import InputLag
 from service.mute_desk import MuteDesk
 from service.notify import Notifier
 from service.own_alerts import Own, OwnAlerts
@@ -110,7 +111,7 @@ class Running:
             self.store.deliveries,
             self.store.remembered,
             on_failed=self._delivery_failed,
-            observe=self._delivered,
+            own=self.health,
             control=lambda: control.lane(settings, secrets, self.store, clock),
         )
         try:
@@ -152,8 +153,8 @@ class Running:
             )
         )
         self.upkeep = Upkeep(self.store, self.health, config.store.retention, clock)
-        self._source = source
         self.consumer = Consumer(Loop(source, self.pipeline, self.store, clock, self._committed))
+        self._input_lag = InputLag(source.lag, lambda: not self.unready(), self.health)
         self._desk = MuteDesk(
             self.store.mutes, self._muting, self.consumer.post, lambda: self.pipeline.tick(self._clock()), clock
         )
@@ -263,7 +264,7 @@ class Running:
 
         def tick() -> Processed:
             self._ticking.release()
-            self.health.replace(health.LAG, {name: float(count) for name, count in self._source.lag().items()})
+            self._input_lag.look(self._clock())
             self._desk.refresh()
             processed = self.pipeline.tick(self._clock())
             age = self._canary.age(self._clock())
@@ -277,9 +278,6 @@ class Running:
     def _committed(self, processed: Processed) -> None:
         self._notifier.wake(processed.receivers)
         self._on_commit(processed)
-
-    def _delivered(self, delivery: Delivery, outcome: Outcome, finished_at: float) -> None:
-        self.health.count(health.DELIVERIES, delivery.receiver, outcome.reason or ("ok" if outcome.ok else "failed"))
 
     def _template_failed(self, why: str) -> None:
         self.consumer.post(lambda: self.pipeline.happened(Own.TEMPLATE, why, self._clock()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from collector import health
 from service import config
 from service.running import Running
 from service.store.model import StoreError
-from tests.kit.collecting import PATIENCE, spooled, until
+from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import RULES, end, steps
 from tests.kit.receivers import FakeServer, Reply
 from tests.kit.running import ALERTS, CONFIG, Bench
+from tests.kit.services import PATIENCE
 
 
 @pytest.fixture
@@ -74,6 +76,25 @@ routes:
   - match: {{rule: high}}
     receiver: hook
 """
+
+
+def test_how_long_a_message_took_is_told_from_its_commit_on(tmp_path: Path) -> None:
+    """Each attempt by its outcome; what got through at the second attempt took as long as both."""
+    with FakeServer([Reply(503), Reply(200)]) as server:
+        bench = Bench(tmp_path, alerts=HOOK.format(url=server.url))
+        try:
+            own = bench.running.health
+            assert {("hook", "ok"), ("own", "ok")} <= set(own.histograms(health.DELIVERY)), "there before the first message"
+            assert own.values(health.DELIVERIES) == {("hook", "ok"): 0.0, ("own", "ok"): 0.0}
+            spooled(tmp_path, "r", steps("r", [1.0, 20.0, 20.0]))
+            until(lambda: own.values(health.DELIVERIES)["hook", "ok"] == 1, "the second attempt")
+            told = until(lambda: {k: h for k, h in own.histograms(health.DELIVERY).items() if sum(h.counts)}, "the times")
+            assert sum(told["hook", "ok"].counts) == sum(told["hook", "server_error"].counts) == 1
+            assert told["hook", "ok"].sum > told["hook", "server_error"].sum > 0
+            (row,) = bench.running.store.deliveries.held("hook")
+            assert told["hook", "ok"].sum <= time.time() - row.created_at, "it counts from the commit"
+        finally:
+            bench.running.stop()
 
 
 def test_a_message_that_is_refused_for_good_pages_elsewhere(tmp_path: Path) -> None:
