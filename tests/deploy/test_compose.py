@@ -92,6 +92,13 @@ def test_versions_are_those_that_are_tested() -> None:
     assert {each["image"] for each in SERVICES.values() if each["image"].startswith("tocsin:")} == {f"tocsin:{version[0]}"}
 
 
+def test_the_page_lists_every_image_that_is_pulled() -> None:
+    page = (services.ROOT / "docs" / "operate" / "compose.md").read_text(encoding="utf-8")
+    table = page.partition("## Images")[2].partition("## Checked")[0]
+    pulled = {each["image"] for each in SERVICES.values()} - {LOCAL} | {of(stages()[-1], "FROM")[0].rest}
+    assert sorted(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)) == sorted(pulled)
+
+
 def test_what_is_mounted_is_there() -> None:
     named = set()
     for name in SERVICES:
