@@ -17,11 +17,11 @@ from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from alerts.incidents import Reach
 from alerts.matching import listed
 from alerts.messages import PLACEHOLDERS, unknown_placeholders
-from alerts.model import Receiver
 from alerts.muting.files import WindowEntry, load_silences, windows_of
 from alerts.muting.hours import Hours
 from alerts.muting.muting import NOTHING_DECLARED, Declared
 from alerts.pool import Lane
+from alerts.ports import Receiver
 from alerts.receivers import KINDS
 from alerts.receivers.settings import Settings, Tools, check_address
 from alerts.routing import ALL, Route, Router

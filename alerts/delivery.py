@@ -13,7 +13,7 @@ One worker and one thread per receiver, so that a slow one delays nobody. What a
 
 Every row gets at least one attempt, however old it is when a worker first sees it.
 
-A receiver that forgets (`alerts.model.Refreshes`) is told what still fires again and again: at start, and every
+A receiver that forgets (`alerts.ports.Refreshes`) is told what still fires again and again: at start, and every
 `refresh_seconds`, from the rows of the queue. At start it is also told what has ended as long ago as it may still show it: a
 part of it may have missed that. It takes no attempt of any row.
 """
@@ -27,7 +27,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Receiver, Refreshes
+from alerts.model import Action, Delivery, DeliveryStatus, Outcome
+from alerts.ports import DeliveryQueue, Receiver, Refreshes
 from rules.model import Severity
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ class Reach(NamedTuple):
     """What the planner has to know of a receiver."""
 
     scope: str = "alert"
-    """"alert", "incident" or "thread", see `alerts.model.Receiver`."""
+    """"alert", "incident" or "thread", see `alerts.ports.Receiver`."""
     send_resolved: bool = True
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from alerts.delivery import DEFAULT_POLICY, DeliveryWorker, Observer, RetryPolicy, ignore_failure, ignore_outcome
-from alerts.model import Delivery, DeliveryQueue, Outcome, Receiver
+from alerts.model import Delivery, Outcome
+from alerts.ports import DeliveryQueue, Receiver
 
 log = logging.getLogger(__name__)
 

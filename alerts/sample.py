@@ -12,6 +12,28 @@ from rules.model import AlertEvent, EventState, Severity, Verdict
 _AT: Final = 1_790_000_000.0
 
 
+BRIEF: Final = Brief(
+    since=1230,
+    onset_time=_AT - 600.0,
+    event_time=_AT,
+    made_at=_AT + 2.0,
+    gpus=8.0,
+    normals=(Normal(metric="rollout_logprob_abs_diff_mean", value=0.0123, centre=0.0042, scale=0.0003),),
+    moved=(
+        Moved(metric="staleness_mean", layer=1, step=1229, how="+15 sigmas"),
+        Moved(metric="rollout_logprob_abs_diff_mean", layer=1, step=1230, how="+27 sigmas"),
+    ),
+    moved_more=3,
+    kind="crash",
+    reasons=("first to fail: probabilities (LogprobGapStop)", "staleness_mean jumped at step 1229"),
+    hint="change no hyperparameter; compare the probabilities of both engines",
+    missing=("whether the loss mask is right: loss_mask_mismatch_tokens is not measured",),
+    rollouts="rollouts at steps 1230 to 1232: 6 of 9 garbled (loops), 0 of 12 before",
+    quote="the the the the",
+)
+"""With everything in it."""
+
+
 def sample(action: Action = Action.TRIGGER) -> Delivery:
     """Its row for a receiver: the beginning, a reminder, or the end."""
     over = action is Action.RESOLVE
@@ -48,26 +70,5 @@ def sample(action: Action = Action.TRIGGER) -> Delivery:
         event=event,
         created_at=_AT + (3_600.0 if action is Action.REMIND else 0.0),
         note="reminder: open for 1 h" if action is Action.REMIND else "",
-        brief=_BRIEF,
+        brief=BRIEF,
     )
-
-
-_BRIEF: Final = Brief(
-    since=1230,
-    onset_time=_AT - 600.0,
-    event_time=_AT,
-    made_at=_AT,
-    gpus=8.0,
-    normals=(Normal(metric="rollout_logprob_abs_diff_mean", value=0.0123, centre=0.0016, scale=0.0004),),
-    moved=(
-        Moved(metric="staleness_mean", layer=1, step=1229, how="1, was 0"),
-        Moved(metric="rollout_logprob_abs_diff_mean", layer=1, step=1230, how="+27 sigmas"),
-    ),
-    moved_more=2,
-    kind="crash",
-    reasons=("first to fail: probabilities (LogprobGapStop)", "staleness_mean jumped at step 1229"),
-    hint="take one batch with frozen weights and compare the probabilities of both engines",
-    missing=("whether the loss mask is right: loss_mask_mismatch_tokens is not measured",),
-    rollouts="rollouts at steps 1230 to 1232: 6 of 9 garbled (loops), 0 of 12 before",
-    quote="and so the answer is the answer is the answer is",
-)

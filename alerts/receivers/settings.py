@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from alerts.model import Delivery, Receiver
+from alerts.model import Delivery
+from alerts.ports import Receiver
 from alerts.secrets import Secrets
 from alerts.wording import PLAIN, Wording
 

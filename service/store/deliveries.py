@@ -1,4 +1,4 @@
-"""The delivery rows as the workers see them (`alerts.model.DeliveryQueue`), safe to call from several threads."""
+"""The delivery rows as the workers see them (`alerts.ports.DeliveryQueue`), safe to call from several threads."""
 
 from __future__ import annotations
 

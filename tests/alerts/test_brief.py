@@ -12,9 +12,10 @@ from alerts.identity import fingerprint
 from alerts.incidents import IncidentBook, Reach
 from alerts.model import Action, Incident
 from alerts.muting.model import Mute
+from alerts.sample import BRIEF
 from collector.signals import triage
 from rules.model import AlertEvent, EventState
-from tests.kit.briefs import BRIEF, brief
+from tests.kit.briefs import brief
 from tests.kit.receivers import event
 
 NOTHING = Brief(since=3, onset_time=10.0, event_time=10.0, made_at=10.0)

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from alerts.delivery import DeliveryWorker, RetryPolicy
 from alerts.identity import incident_key
 from alerts.memory import MemoryQueue
-from alerts.model import Action, Delivery, DeliveryQueue, DeliveryStatus, Outcome, Root
+from alerts.model import Action, Delivery, DeliveryStatus, Outcome, Root
+from alerts.ports import DeliveryQueue
 from rules.model import Severity
 from tests.kit.receivers import delivery, event
 from tests.kit.vectors import alerting

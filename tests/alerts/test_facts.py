@@ -14,10 +14,11 @@ from alerts.messages import compose, plain_text
 from alerts.model import Action
 from alerts.receivers.alertmanager import described
 from alerts.receivers.pagerduty import pagerduty_event
+from alerts.sample import BRIEF
 from alerts.slack import slack_message
 from alerts.thread import line_of, message_of
 from alerts.wording import PLAIN
-from tests.kit.briefs import BRIEF, brief
+from tests.kit.briefs import brief
 from tests.kit.receivers import delivery, event
 
 SENTENCE = "Change no hyperparameter; compare the probabilities of both engines."

@@ -9,10 +9,10 @@ from typing import Any
 from alerts.config import AlertsConfig, parse_config
 from alerts.messages import compose, plain_text
 from alerts.model import Action, Delivery
+from alerts.sample import BRIEF
 from alerts.templates import FILTERS_OF_TEMPLATES, Fields
 from alerts.thread import line_of
 from alerts.wording import Wording
-from tests.kit.briefs import BRIEF
 from tests.kit.receivers import delivery, event, tools
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts" / "messages.md"

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from alerts.model import Action, Delivery, Outcome, Receiver
+from alerts.model import Action, Delivery, Outcome
+from alerts.ports import Receiver
 from alerts.receivers import KINDS
 from alerts.receivers.settings import HttpSettings, Tools
 from alerts.redaction import RedactingFilter
@@ -26,7 +27,6 @@ from tests.kit.receivers import (
     Raw,
     Refuse,
     Reply,
-    closed_port,
     delivery,
     event,
     tools,
@@ -320,8 +320,8 @@ def test_an_endless_answer_is_not_read_to_its_end(case: Case, no_secret_is_logge
     assert len(outcome.detail) < 300
 
 
-def test_nobody_listens(case: Case, no_secret_is_logged: Watch) -> None:
-    receiver, given = build(case, closed_port())
+def test_nobody_listens(case: Case, no_secret_is_logged: Watch, unreachable: str) -> None:
+    receiver, given = build(case, f"http://{unreachable}")
     no_secret_is_logged(given)
     outcome = receiver.send(delivery())
     receiver.close()
@@ -332,7 +332,7 @@ def test_the_name_is_unknown(case: Case, no_secret_is_logged: Watch, monkeypatch
     def unknown(*_: object, **__: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    receiver, given = build(case, closed_port())
+    receiver, given = build(case, "http://127.0.0.1:9")
     no_secret_is_logged(given)
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     outcome = receiver.send(delivery())
@@ -479,9 +479,9 @@ def test_through_a_proxy(case: Case, no_secret_is_logged: Watch) -> None:
 
 
 def test_variables_of_the_environment_send_nothing_elsewhere(
-    case: Case, no_secret_is_logged: Watch, monkeypatch: pytest.MonkeyPatch
+    case: Case, no_secret_is_logged: Watch, monkeypatch: pytest.MonkeyPatch, unreachable: str
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, closed_port())
+        monkeypatch.setenv(name, f"http://{unreachable}")
     outcome, _ = attempt(case, no_secret_is_logged, case.success)
     assert outcome.ok

@@ -10,6 +10,7 @@ from alerts.facts import facts
 from alerts.messages import compose, plain_text
 from alerts.model import Action, Delivery
 from alerts.receivers.pagerduty import pagerduty_event
+from alerts.sample import BRIEF
 from alerts.slack import slack_message
 from alerts.templated import fields_of
 from alerts.templates import SAMPLE, Fields, Templates, compile_template
@@ -18,7 +19,6 @@ from alerts.wording import Wording
 from rules.model import AlertEvent
 from rules.strict_yaml import ConfigErrors
 from tests.alerts.test_messages import EVENTS
-from tests.kit.briefs import BRIEF
 from tests.kit.receivers import delivery, event, tools
 
 FILE = """

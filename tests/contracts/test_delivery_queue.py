@@ -12,11 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from alerts.memory import MemoryQueue
-from alerts.model import Action, BoardLine, Delivery, DeliveryQueue, DeliveryStatus, Incident, LineState
+from alerts.model import Action, BoardLine, Delivery, DeliveryStatus, Incident, LineState
+from alerts.ports import DeliveryQueue
+from alerts.sample import BRIEF
 from rules.model import Severity
 from service.store.model import Commit
 from service.store.store import Store
-from tests.kit.briefs import BRIEF
 from tests.kit.receivers import delivery, event
 
 
