@@ -14,12 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tests.kit import services
+from tests.kit import services, steady
 
 _PATIENCE: Final = 60.0
 """Seconds; there to end a broken test."""
@@ -34,6 +34,7 @@ _FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-extensions",
+    "--allow-pre-commit-input",  # else what a page is told before its first frame is dropped, without a word
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost",
 )
@@ -143,6 +144,9 @@ class Browser:
 class Page:
     """One tab."""
 
+    patience: float = _PATIENCE
+    """Seconds that somebody waits for what a page is to show, or for something to act on."""
+
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
         self._session = session
@@ -192,17 +196,23 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, script: str, what: str) -> Any:
-        """Wait until an expression is true; between two pages it cannot be asked, which is no answer."""
+        """Wait until an expression is true; between two pages it cannot be asked, which is no answer.
 
-        def asked() -> Any:
-            try:
-                return self.evaluate(script)
-            except BrowserError as error:
-                if "SyntaxError" in str(error):
-                    raise
-                return None
+        Raises BrowserError with what the page shows instead.
+        """
+        try:
+            return services.until(lambda: self._asked(script), f"{what}: {script}", seconds=self.patience, pause=0.05)
+        except AssertionError as error:
+            there = self._asked("`${location.href} (${document.readyState}): ${document.body?.innerText.slice(0, 1500)}`")
+            raise BrowserError(f"{error}; it shows {there}") from error
 
-        return services.until(asked, f"{what}: {script}", seconds=_PATIENCE, pause=0.05)
+    def _asked(self, script: str) -> Any:
+        try:
+            return self.evaluate(script)
+        except BrowserError as error:
+            if "SyntaxError" in str(error):
+                raise
+            return None
 
     def text(self) -> str:
         """What there is to read on it."""
@@ -226,25 +236,41 @@ class Page:
             if not node.get("ignored")
         ]
 
-    # ---- what a person does
+    # ---- what a person does, who sees the page before
 
     def press(self, key: str, *, shift: bool = False) -> None:
+        """A key, where the focus is."""
+        self._steady(steady.KEYBOARD, f"a page to press {key} on")
         name, code, text = KEYS[key]
         fields = {"key": name, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **fields)
         self.call("Input.dispatchKeyEvent", type="keyUp", **fields)
 
     def type(self, text: str) -> None:
+        """Into the field that has the focus, or that a page is about to give it to."""
+        self._steady(steady.KEYBOARD, "a field with the focus", steady.writes)
         self.call("Input.insertText", text=text)
 
     def click(self, selector: str) -> None:
         """With the mouse, in the middle of what the selector finds first."""
-        place = self.evaluate(
-            f"(() => {{ const each = document.querySelector({json.dumps(selector)}); each.scrollIntoView({{block: 'center'}});"
-            " const box = each.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
-        )
+        x, y = self._steady(steady.mouse(selector), f"{selector} to click on")["middle"]
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def _steady(self, script: str, what: str, lacks: Callable[[dict[str, Any]], str | None] = lambda _: None) -> dict[str, Any]:
+        def look() -> dict[str, Any]:
+            found: dict[str, Any] = self._asked(script) or {"not": "it is between two pages"}
+            if found.get("not") == steady.UNPAINTED:
+                self._frame()
+            return found
+
+        return steady.steady(look, what, self.patience, lacks)
+
+    def _frame(self) -> None:
+        """Have a frame drawn, as a picture needs one: a tab that nobody looks at may draw none for long."""
+        corner = {"x": 0, "y": 0, "width": 1, "height": 1, "scale": 1}
+        with suppress(BrowserError):  # the page is left meanwhile; the next look tells
+            self.call("Page.captureScreenshot", format="jpeg", quality=0, clip=corner)
 
     # ---- what it complains of
 
