@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from rules.bundle import AlertRule, Bundle
 from rules.loader import shipped_packs
 from service import bundles, forking
 from service.commands.terminal import config_errors_are_shown, fail, plural
 from service.rule_tests import report
 from service.rule_tests.comparing import Outcome, Route, expects_receivers, run_case
-from service.rule_tests.coverage import Gap, gaps
+from service.rule_tests.coverage import Gap, asked, gaps
 from service.rule_tests.files import Case, find_test_files, load_cases, rule_sources
 
 
@@ -68,7 +67,7 @@ def test(
         route = None if alerts is None else _router(alerts)
     _check_receivers(cases, route)
     outcomes = forking.in_order(lambda case: run_case(case, engine, route), cases, jobs)
-    missing = gaps(_rules_of(engine.bundle, own), outcomes) if coverage else []
+    missing = gaps(asked(engine.bundle, own), outcomes) if coverage else []
     _print(outcomes, missing, format_)
     if junit is not None:
         _write(junit, report.junit(outcomes, missing, coverage=coverage))
@@ -85,19 +84,6 @@ def _beside_shipped(own: Sequence[Path]) -> list[Path]:
     """Without the shipped packs themselves, which come first anyway."""
     packs = shipped_packs().resolve()
     return [path for path in own if path.resolve() != packs and path.resolve().parent != packs]
-
-
-def _rules_of(bundle: Bundle, own: Sequence[Path]) -> list[AlertRule]:
-    """The rules that the paths brought; without paths, all."""
-    if not own:
-        return list(bundle.alerts)
-    roots = [path.resolve() for path in own]
-
-    def ours(rule: AlertRule) -> bool:
-        file = Path(rule.marks["alert"].file).resolve()
-        return any(file == root or file.parent == root for root in roots)
-
-    return [rule for rule in bundle.alerts if ours(rule)]
 
 
 def _check_receivers(cases: Sequence[Case], route: Route | None) -> None:
@@ -125,8 +111,7 @@ def _print(outcomes: Sequence[Outcome], missing: Sequence[Gap], format_: str) ->
         if not outcome.passed:
             click.echo(report.text(outcome) + "\n")
     for gap in missing:
-        mark = gap.rule.marks["alert"]
-        click.echo(f"{mark.file}:{mark.line}: {gap}")
+        click.echo(f"{gap.mark.file}:{gap.mark.line}: {gap}")
     passed = sum(outcome.passed for outcome in outcomes)
     if passed == len(outcomes) and not missing:
         click.echo(f"{plural(passed, 'test')} passed")

@@ -84,8 +84,7 @@ def github(outcomes: Sequence[Outcome], missing: Sequence[Gap]) -> Iterator[str]
         for difference in outcome.differences:
             yield annotation("error", outcome.case.mark.file, difference.line, outcome.case.name, str(difference))
     for gap in missing:
-        mark = gap.rule.marks["alert"]
-        yield annotation("error", mark.file, mark.line, "not covered", str(gap))
+        yield annotation("error", gap.mark.file, gap.mark.line, "not covered", str(gap))
 
 
 def junit(outcomes: Sequence[Outcome], missing: Sequence[Gap], *, coverage: bool) -> str:

@@ -113,6 +113,23 @@ def test_a_rule_without_a_test_is_told_where_there_are_tests(tmp_path: Path) -> 
     assert codes(check([folder], vocabulary())) == []
 
 
+def test_a_rule_of_another_folder_that_is_changed_here_wants_a_test_here(tmp_path: Path) -> None:
+    shipped, ours = rules(tmp_path / "packs"), tmp_path / "ours"
+    (shipped / "tests").mkdir()
+    (shipped / "tests" / "high.yaml").write_text("fires: High\n", encoding="utf-8")
+    (ours / "tests").mkdir(parents=True)
+    change = ours / "change.yaml"
+    change.write_text("group: sample\nrules:\n  - id: high\n    for: 9 records\n", encoding="utf-8")
+    (finding,) = check([shipped, ours], vocabulary(), own=[ours], shipped=shipped).findings
+    assert (finding.code, finding.mark.file, finding.mark.line) == ("missing-test", str(change), 4)
+    assert "High is changed here and is in no test" in finding.message
+    (ours / "tests" / "high.yaml").write_text("fires: high\n", encoding="utf-8")
+    assert codes(check([shipped, ours], vocabulary(), own=[ours], shipped=shipped)) == []
+    (ours / "tests" / "high.yaml").unlink()
+    change.write_text("group: sample\nrules:\n  - id: high\n    stage: shadow\n", encoding="utf-8")
+    assert codes(check([shipped, ours], vocabulary(), own=[ours], shipped=shipped)) == []
+
+
 def test_overrides_are_held_against_the_labels_of_the_runs(tmp_path: Path) -> None:
     head = (
         'vars:\n  limit: {value: 5, unit: "1", doc: "norm"}\noverrides:\n  - match: {model: "qwen3-*"}\n    vars: {limit: 9}\n'

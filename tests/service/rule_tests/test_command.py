@@ -69,6 +69,33 @@ def test_a_failure_and_a_rule_without_a_case_are_exit_status_1(folder: Path, tmp
     assert ElementTree.parse(tmp_path / "junit.xml").getroot().get("failures") == "2"
 
 
+@pytest.mark.parametrize(
+    ("edit", "line"),
+    [
+        ("rules: [{id: logprob-gap-stop, for: 5 records}]", 2),
+        ("rules: [{id: logprob-gap-stop, expr: logprob_gap > 0.02}]", 2),
+        ("vars: {gap_stop: {value: 0.02}}", 2),
+        ("rules:\n  - {record: logprob_gap, expr: 'mean(rollout_logprob_abs_diff_mean[5])'}", 3),
+    ],
+    ids=["hold", "condition", "number", "record rule"],
+)
+def test_a_rule_of_the_packs_that_fires_otherwise_from_now_on_needs_cases_of_its_own(
+    folder: Path, edit: str, line: int
+) -> None:
+    tests(folder, FIRES, QUIET, NAN)
+    (folder / "gap.yaml").write_text(f"group: probability-consistency\n{edit}\n")
+    done = run(folder, "--coverage")
+    assert done.exit_code == 1
+    assert f"gap.yaml:{line}: LogprobGapStop: no firing, no not-firing, no NaN case" in done.stdout
+
+
+@pytest.mark.parametrize("edit", ["severity: page", "stage: shadow", "next: [Ask the platform team.]"])
+def test_a_rule_of_the_packs_that_only_says_something_else_needs_none(folder: Path, edit: str) -> None:
+    tests(folder, FIRES, QUIET, NAN)
+    (folder / "gap.yaml").write_text(f"group: probability-consistency\nrules: [{{id: logprob-gap-stop, {edit}}}]\n")
+    assert run(folder, "--coverage").stdout == "3 tests passed\n"
+
+
 def test_coverage_asks_only_for_the_rules_of_the_paths(folder: Path) -> None:
     tests(folder, FIRES, QUIET)
     done = run(folder, "--coverage", "--format", "json")

@@ -14,7 +14,7 @@ from rules.strict_yaml import ConfigErrors
 from service.bundles import known_metrics
 from service.rule_tests import report
 from service.rule_tests.comparing import Outcome, run_case
-from service.rule_tests.coverage import gaps
+from service.rule_tests.coverage import asked, gaps
 from service.rule_tests.files import find_test_files, parse_cases, rule_sources
 
 RULES = """
@@ -197,7 +197,7 @@ tests:
   - {name: quiet, metrics: {grad_norm: 0.5x2}, quiet: [High]}
   - {name: with NaN, metrics: {grad_norm: 0.5 nan}, quiet: [High]}
 """
-    rules = engine().bundle.alerts
+    rules = asked(engine().bundle, [])
     found = {gap.rule.name: list(gap.missing) for gap in gaps(rules, outcomes(text))}
     assert "High" not in found
     assert found["Page"] == ["firing", "not-firing", "NaN"]
@@ -215,7 +215,7 @@ FAILING = "tests:\n  - {name: 'a, b: 100%', metrics: {grad_norm: 2x2}}\n  - {nam
 
 def test_json() -> None:
     found = outcomes(FAILING)
-    body = json.loads(report.as_json(found, gaps(engine().bundle.alerts[:1], found)))
+    body = json.loads(report.as_json(found, gaps(asked(engine().bundle, [])[:1], found)))
     assert (body["passed"], body["failed"]) == (1, 1)
     assert body["tests"][0]["differences"] == [
         {"alert": "High", "step": 2, "expected": "nothing", "got": "firing (2 > 1)", "line": 2}
@@ -231,7 +231,7 @@ def test_github_annotations_are_escaped() -> None:
 
 def test_junit_counts_and_tells() -> None:
     found = outcomes(FAILING)
-    root = ElementTree.fromstring(report.junit(found, gaps(engine().bundle.alerts[:1], found), coverage=True))
+    root = ElementTree.fromstring(report.junit(found, gaps(asked(engine().bundle, [])[:1], found), coverage=True))
     assert root.attrib == {"tests": "3", "failures": "2"}
     suites = {suite.get("name"): suite for suite in root}
     assert suites["tests.yaml"].attrib == {"name": "tests.yaml", "tests": "2", "failures": "1"}
