@@ -99,6 +99,8 @@ class AlertsConfig:
     quotes: bool = True
     retired: Mapping[str, Settings] = field(default_factory=dict)
     """Receivers that the file does not name any more and that are still owed something: no route leads to them."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """What the file calls a receiver that goes by another name here (`alerts.renaming`)."""
 
     @property
     def every(self) -> dict[str, Settings]:
@@ -125,7 +127,7 @@ class AlertsConfig:
     def wording(self, name: str, kind: str, tools: Tools) -> Wording:
         """Of one receiver: of each part the template under its name, else under its kind, else under `default`."""
         parts: dict[str, Template] = {}
-        for key in ("default", kind, name):
+        for key in ("default", kind, self.called.get(name, name)):
             parts |= self.templates.get(key, {})
         return Wording(self.links, Templates(parts, tools.template_failed) if parts else None)
 

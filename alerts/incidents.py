@@ -34,7 +34,7 @@ The rules of the planner
     or explained when it is due is told to them afterwards.
 13. Routes that change while an alert fires: whom they name now and who was not told is told by the next tick. Who was told
     stays told and hears the end, a receiver that has left the configuration too: if it cannot be made any more, its row fails
-    for all to see.
+    for all to see. Names here are those under which receivers were told, whatever the file calls them by now (`renaming`).
 14. A storm (`Timing.storm`): when so many incidents were told within so long, a further one that is not told yet joins the open
     storm, or opens one: an incident of a run of the collector's own, whose one alert stands for all that joined. Whoever is to
     be told of a member is told of the storm, once; threads hear at a bounded rate how many there are. The storm is muted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,12 +58,15 @@ class Notifier:
         self._clock = steady(tools.clock)
         self._lock = threading.Lock()
         self._pool: DeliveryPool | None = None
+        self._in_force: Collection[str] = ()
+        """Names of the receivers of the configuration that was started last."""
 
     def load(self) -> AlertsConfig:
         """Read and check the file; the console without one. With the receivers that are not there any more and are owed
-        something. Raises ConfigErrors, StoreError."""
+        something, and each by the name under which it was told. Raises ConfigErrors, StoreError."""
         config = default_config() if self._file is None else load_config(self._file, self._tools)
-        return replace(config, retired=self._retired.beside(config))
+        config = self._retired.going_on(config)
+        return replace(config, retired=self._retired.beside(config, self._in_force))
 
     def start(self, config: AlertsConfig) -> None:
         """Deliver by this configuration from now on; the workers of an earlier one finish what they are at."""
@@ -84,6 +87,7 @@ class Notifier:
         pool.start()
         with self._lock:
             self._pool = pool
+        self._in_force = tuple(config.settings)
         try:
             self._retired.remember(config)
             pool.notify(self._queue.waiting())

@@ -1,5 +1,5 @@
-"""Receivers that have left alerts.yaml, or have another name there, and are still owed something: the end of what they were
-told, or what waits for them.
+"""Receivers that have left alerts.yaml, or have another name or another place there, and are still owed something: the end of
+what they were told, or what waits for them.
 
 Their settings are remembered from the last configuration that named them, in the store, so that a collector which starts
 with another file knows them too. Settings hold references to secrets, never secrets. When nothing is owed any more they are
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,8 @@ import msgspec
 from alerts.config import AlertsConfig, make
 from alerts.receivers import KINDS
 from alerts.receivers.settings import Settings, Tools
-from alerts.secrets import parse_reference
+from alerts.renaming import names_to_go_by, renamed
+from alerts.secrets import SecretError, parse_reference
 from service.store.deliveries import Deliveries
 from service.store.remembered import Remembered
 
@@ -35,12 +37,21 @@ class Retired:
         self._queue = queue
         self._tools = tools
 
-    def beside(self, config: AlertsConfig) -> dict[str, Settings]:
-        """Those that a new configuration does not name."""
-        waiting = self._queue.waiting()
+    def going_on(self, config: AlertsConfig) -> AlertsConfig:
+        """A new configuration whose receivers go by the names under which they were told of what is open."""
+        known = {name: settings for name, value in self._known().items() if (settings := _converted(value)) is not None}
+        names = names_to_go_by(config.settings, known, self._owed(), self._secret)
+        for name, other in names.items():
+            if name != other:
+                log.info("receiver %s goes by the name %s until nothing of before is owed", name, other)
+        return renamed(config, names)
+
+    def beside(self, config: AlertsConfig, in_force: Collection[str] = ()) -> dict[str, Settings]:
+        """Those that a new configuration does not name. What is `in_force` until it is taken may be told something yet."""
+        owed = self._owed()
         gone = {name: value for name, value in self._known().items() if name not in config.settings}
-        owed = {name: value for name, value in gone.items() if name in waiting or self._queue.held(name)}
-        read = {name: self._read(name, value) for name, value in owed.items()}
+        kept = {name: value for name, value in gone.items() if name in in_force or owed(name)}
+        read = {name: self._read(name, value) for name, value in kept.items()}
         found = {name: settings for name, settings in read.items() if settings is not None}
         if found:
             log.info("receivers that are not configured any more are told what they are owed: %s", ", ".join(sorted(found)))
@@ -51,6 +62,16 @@ class Retired:
         known = {name: msgspec.to_builtins(each) for name, each in config.every.items()}
         if known != self._known():
             self._remembered.put(_NAME, json.dumps(known, sort_keys=True))
+
+    def _owed(self) -> Callable[[str], bool]:
+        waiting = self._queue.waiting()
+        return cache(lambda name: name in waiting or bool(self._queue.held(name)))
+
+    def _secret(self, reference: str) -> str | None:
+        try:
+            return self._tools.secrets.value(parse_reference(reference))
+        except SecretError:
+            return None
 
     def _known(self) -> Mapping[str, Any]:
         try:
@@ -78,6 +99,15 @@ class Retired:
             log.warning("receiver %s is not configured any more and cannot be told what it is owed: %s", name, _why(error))
             return None
         return settings
+
+
+def _converted(value: Any) -> Settings | None:
+    """Settings as they were remembered; None for those of which nothing can be made."""
+    try:
+        settings: Settings = msgspec.convert(value, KINDS[value["kind"]].settings)
+    except (ValueError, LookupError, TypeError):
+        return None
+    return settings
 
 
 def _why(error: Exception) -> str:

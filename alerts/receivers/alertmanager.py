@@ -47,6 +47,7 @@ Interval = Annotated[float, msgspec.Meta(ge=1, le=86_400)]
 
 class AlertmanagerSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_fields: ClassVar[tuple[str, ...]] = ("bearer",)
+    place: ClassVar[tuple[str, ...]] = ("urls",)
     urls: Annotated[list[str], msgspec.Meta(min_length=1, max_length=10)]
     """Addresses of all members, such as http://alertmanager:9093, with the path prefix if there is one."""
     bearer: str | None = None

@@ -43,6 +43,7 @@ _TYPES: Final = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.PA
 
 class AppriseSettings(Settings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_fields: ClassVar[tuple[str, ...]] = ("url",)
+    place: ClassVar[tuple[str, ...]] = ("url",)
     url: str
     """An Apprise URL, which holds the service's secrets."""
     connect_timeout: Seconds = 5.0

@@ -22,6 +22,7 @@ _SERVER: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 
 class KafkaSettings(Settings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_tables: ClassVar[tuple[str, ...]] = ("security",)
+    place: ClassVar[tuple[str, ...]] = ("bootstrap", "topic")
     bootstrap: Annotated[list[str], msgspec.Meta(min_length=1)]
     """Brokers, host:port each."""
     topic: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,249}$")] = "tocsin.alerts"

@@ -44,6 +44,7 @@ _JSON: Final = {"content-type": "application/json"}
 
 class PagerDutySettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_fields: ClassVar[tuple[str, ...]] = ("routing_key",)
+    place: ClassVar[tuple[str, ...]] = ("api", "routing_key")
     routing_key: str
     """Integration key of an Events API v2 integration."""
     api: str = "https://events.pagerduty.com/v2/enqueue"

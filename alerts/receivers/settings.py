@@ -24,6 +24,9 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """Keys whose value has to be a reference (`env:NAME`, `file:path`)."""
     secret_tables: ClassVar[tuple[str, ...]] = ()
     """Keys whose value is a table in which each entry with the name of a secret has to be a reference."""
+    place: ClassVar[tuple[str, ...]] = ()
+    """Keys that say where its messages go: with another value it is another receiver, whatever its name. Of a list one value
+    in common is enough."""
     kind: str
     send_resolved: bool = True
     """Whether it is told the end of what it was told."""

@@ -34,6 +34,7 @@ _CLOCK_SLACK: Final = 7_200.0
 
 class SlackBotSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_fields: ClassVar[tuple[str, ...]] = ("token",)
+    place: ClassVar[tuple[str, ...]] = ("api", "channel")
     token: str
     """Bot token (`xoxb-...`)."""
     channel: Annotated[str, msgspec.Meta(pattern="^[CDG][A-Z0-9]{6,20}$")]

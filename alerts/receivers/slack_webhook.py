@@ -21,6 +21,7 @@ _JSON: Final = {"content-type": "application/json; charset=utf-8"}
 
 class SlackWebhookSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_fields: ClassVar[tuple[str, ...]] = ("url",)
+    place: ClassVar[tuple[str, ...]] = ("url",)
     url: str
     """The webhook's address; whoever has it can post, so it is a secret."""
 

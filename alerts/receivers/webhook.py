@@ -23,6 +23,7 @@ from alerts.secrets import SecretError, is_reference, parse_reference
 
 class WebhookSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
     secret_fields: ClassVar[tuple[str, ...]] = ("bearer", "signing_secret")
+    place: ClassVar[tuple[str, ...]] = ("url",)
     url: str
     """The endpoint; a reference (`env:`, `file:`) if the address itself is a secret."""
     bearer: str | None = None

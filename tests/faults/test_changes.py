@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from alerts.matching import MatchEntry
 from alerts.model import Action, DeliveryStatus
 from rules.model import Severity
+from service.consume import Processed
+from service.reloading import Followers
 from tests.faults.theatre import ALERTS, Theatre
 from tests.kit.pipelines import steps
 from tests.kit.receivers import Refuse
+from tests.kit.slack import Said
 
 BEGINS, ENDS = [1.0, 20.0, 20.0], [1.0]
 ALL = MatchEntry(run="*")
@@ -159,6 +163,13 @@ def test_a_rule_that_is_removed_while_it_fires(theatre: Callable[..., Theatre]) 
 
 RENAMED = ALERTS.replace("  oncall:", "  nights:").replace("  chat:", "  room:")
 RENAMED = RENAMED.replace("default: chat", "default: room").replace("[oncall, chat]", "[nights, room]")
+TWO_ROOMS = ALERTS.replace(
+    "  own:", '  room: {{kind: slack_bot, token: env:SLACK, channel: C9876543210, api: "{slack}/api", timeout: 0.3}}\n  own:'
+)
+
+
+def _roots(play: Theatre, channel: str) -> list[Said]:
+    return [said for said in play.slack.channel.within(channel) if not said.thread]
 
 
 def changed(play: Theatre, alerts: str, *, dies: bool) -> None:
@@ -176,23 +187,122 @@ def all_sent(play: Theatre) -> None:
     assert not any("TocsinDeliveryFailed" in text for text in play.stage.written)
 
 
+def settled(play: Theatre) -> None:
+    """Reload twice: by the first the new names are taken, and until the next one those of before are there, for what may have
+    been planned meanwhile."""
+    assert play.stage.reload() == [] and play.stage.reload() == []
+
+
+def names(play: Theatre) -> set[str]:
+    return {worker.receiver.name for worker in play.stage.pool.workers}
+
+
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
 def test_receivers_that_are_renamed_while_it_fires(theatre: Callable[..., Theatre], dies: bool) -> None:
-    """The same PagerDuty and the same channel under other names. The new ones are told that it still fires: the open page takes
-    it in, in the channel it is a message of its own. The old ones are told the end."""
+    """The same PagerDuty and the same channel under other names: the page and the thread go on, and nobody is told anew. What
+    begins afterwards is theirs as well; once nothing is open they go by their new names."""
     play = theatre()
     begin(play)
     changed(play, play.alerts(RENAMED), dies=dies)
+    play.stage.incidents.acknowledge("r#1", "ada", play.stage.wall() + 600.0, "http")
     if dies:
         play.stage.restart()  # and still knows them
+    begin(play, "s")
     end(play)
-    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1} and not play.pagerduty.open
-    assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["RESOLVED", "RESOLVED"]
-    again = [row.note for row in play.stage.rows() if row.receiver == "room" and row.action is Action.TRIGGER]
-    assert again == ["the routes have changed, it still fires"]
+    end(play, "s")
+    play.kept("r#1", "s#1")
+    lines = [said.title for said in play.slack.channel.thread(play.slack.channel.roots[0].ts)]
+    assert [line.partition(" ")[0] for line in lines] == ["acknowledged", "RESOLVED"]
     all_sent(play)
-    assert play.stage.reload() == []
-    assert {worker.receiver.name for worker in play.stage.pool.workers} & {"oncall", "chat"} == set(), "nothing is owed"
+    settled(play)
+    assert names(play) == {"nights", "room", "own", "tocsin:control"}, "nothing is owed"
+    play.stage.push(*steps("r", BEGINS, first=5))
+    play.stage.settle()
+    play.stage.push(*steps("r", ENDS, first=8))
+    play.stage.settle()
+    assert {row.receiver for row in play.stage.rows() if row.incident == "r#2"} == {"nights", "room"}
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1, "tocsin:s#1": 1, "tocsin:r#2": 1} and not play.pagerduty.open
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_receivers_that_change_their_names_with_each_other(theatre: Callable[..., Theatre], dies: bool) -> None:
+    play = theatre(alerts=TWO_ROOMS)
+    begin(play)
+    swapped = TWO_ROOMS.replace("C0123456789", "C1").replace("C9876543210", "C0123456789").replace("C1", "C9876543210")
+    changed(play, play.alerts(swapped), dies=dies)
+    end(play)
+    for channel in ("C0123456789", "C9876543210"):
+        (root,) = _roots(play, channel)
+        assert root.title.startswith("RESOLVED"), f"{channel} was told, under whatever name"
+    notes = {row.receiver: row.note for row in play.stage.rows() if row.action is Action.TRIGGER}
+    assert notes == {"oncall": "", "chat": "", "chat.2": "the routes have changed, it still fires"}
+    all_sent(play)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_a_channel_that_is_moved_under_its_name(theatre: Callable[..., Theatre], dies: bool) -> None:
+    """The new channel is told that it still fires, the old one that it is over; and again a third one."""
+    play = theatre()
+    begin(play)
+    for channel in ("C9876543210", "C5555555555"):
+        changed(play, play.alerts(ALERTS.replace("C0123456789", channel)), dies=dies)
+    end(play)
+    for channel in ("C0123456789", "C9876543210", "C5555555555"):
+        (root,) = _roots(play, channel)
+        assert root.title.startswith("RESOLVED"), channel
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1} and not play.pagerduty.open
+    all_sent(play)
+    settled(play)
+    assert names(play) == {"oncall", "chat", "own", "tocsin:control"}
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_a_key_of_another_service_under_the_same_name(theatre: Callable[..., Theatre], dies: bool) -> None:
+    """The page of the one before is closed there, with the key that opened it."""
+    play = theatre()
+    begin(play)
+    play.stage.environ["OTHER"] = "R0ANOTHERROUTINGKEY0123456789ABC"
+    changed(play, play.alerts(ALERTS.replace("env:PAGERDUTY", "env:OTHER")), dies=dies)
+    end(play)
+    said = [(event["routing_key"], event["event_action"]) for event in play.pagerduty.events]
+    for key in (play.stage.environ["PAGERDUTY"], play.stage.environ["OTHER"]):
+        assert [action for whose, action in said if whose == key] == ["trigger", "resolve"]
+    all_sent(play)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["gone", "still there"])
+def test_a_key_that_has_moved_into_a_file(theatre: Callable[..., Theatre], there: bool) -> None:
+    """The same service by another reference: nothing is told anew."""
+    play = theatre()
+    begin(play)
+    (play.stage.folder / "pagerduty.key").write_text(play.stage.environ["PAGERDUTY"])
+    if not there:
+        del play.stage.environ["PAGERDUTY"]
+    changed(play, play.alerts(ALERTS.replace("env:PAGERDUTY", "file:pagerduty.key")), dies=True)
+    end(play)
+    play.kept("r#1")
+    assert [event["event_action"] for event in play.pagerduty.events] == ["trigger", "resolve"]
+    all_sent(play)
+
+
+def test_what_begins_while_a_reload_takes_a_receiver_away(
+    theatre: Callable[..., Theatre], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the new workers and the new routes: what is planned by the old ones leaves."""
+    play = theatre()
+    take = Followers.take
+
+    def late(self: Followers, *arguments: Any) -> Processed:
+        play.stage.push(*steps("r", BEGINS))
+        play.stage._woken(play.stage.running.pipeline.process(play.stage.source.poll(0.0), play.stage.wall()))
+        return take(self, *arguments)
+
+    monkeypatch.setattr(Followers, "take", late)
+    assert play.stage.reload("receivers: {own: {kind: console}}\ndefault: own\n") == []
+    play.stage.settle()
+    end(play)
+    play.kept("r#1")
+    all_sent(play)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])

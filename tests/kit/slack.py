@@ -63,6 +63,10 @@ class Channel:
     def find(self, ts: str) -> Said | None:
         return next((said for said in self.messages if said.ts == ts), None)
 
+    def within(self, channel: str) -> list[Said]:
+        """The messages of one channel, where there are several."""
+        return [said for said in self.messages if said.content["channel"] == channel]
+
 
 class FakeSlack(FakeServer):
     """chat.postMessage, chat.update, conversations.history, conversations.replies, and the three steps of an upload."""
@@ -101,7 +105,8 @@ class FakeSlack(FakeServer):
 
     def _posted(self, body: dict[str, Any]) -> dict[str, Any]:
         thread = body.get("thread_ts", "")
-        if thread and self.channel.find(thread) is None:
+        root = self.channel.find(thread) if thread else None
+        if thread and (root is None or root.content["channel"] != body["channel"]):
             return {"ok": False, "error": "thread_not_found"}
         self._count += 1
         # Slack's names are times; by default the rows of tests are of the same age or older.
@@ -111,7 +116,7 @@ class FakeSlack(FakeServer):
 
     def _edited(self, body: dict[str, Any]) -> dict[str, Any]:
         said = self.channel.find(body["ts"])
-        if said is None:
+        if said is None or said.content["channel"] != body["channel"]:
             return {"ok": False, "error": "message_not_found"}
         if said.frozen:
             return {"ok": False, "error": said.frozen}

@@ -106,6 +106,8 @@ def test_what_no_receiver_can_be_made_of_is_left_to_fail(store: Store, kept: str
     owe(store, DeliveryStatus.SENT)
     with caplog.at_level(logging.WARNING):
         assert retired(store).beside(parse_config(LEFT, "x", None)) == {}
+        after = parse_config(BOTH, "x", None)
+        assert retired(store).going_on(after).settings == after.settings
     assert ("cannot be told" in caplog.text) == kept.startswith('{"chat"')
     assert SECRET not in caplog.text
 
