@@ -10,13 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kit import kafka, prometheus
+from tests.kit.kafka_sockets import closed_when_forgotten
 
 _THIRD_PARTY_WARNINGS = (
     # kafka-python 3.0.12 reads its schemas by importlib.resources.read_text, deprecated in Python 3.11, back in 3.13.
     ("(read_text|open_text) is deprecated", DeprecationWarning),
-    # It leaves the socket of a refused connection to the garbage collector, whichever test runs by then. Such a one has no
-    # remote address, and a local one or not, depending on when the refusal came; a connected one that we leave is an error.
-    (r"unclosed <socket\.socket (?!.*raddr=).*laddr=\('(0\.0\.0\.0|127\.0\.0\.1)', \d+\)>", ResourceWarning),
 )
 """Warnings that others cause and we cannot mend; each with its reason."""
 
@@ -27,6 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for message, category in _THIRD_PARTY_WARNINGS:
         config.addinivalue_line("filterwarnings", f"ignore:{message}:{category.__name__}")  # around every test
         warnings.filterwarnings("ignore", message, category)  # and at the end of the session
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forgotten_by_kafka_python() -> Iterator[None]:
+    with closed_when_forgotten():
+        yield
 
 
 @pytest.fixture

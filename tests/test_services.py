@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
+import socket
 import subprocess
 import sys
 import urllib.request
+import warnings
 from pathlib import Path
 
 import pytest
@@ -81,6 +85,41 @@ def test_a_script_says_with_its_own_status_that_a_program_is_missing(script: Pat
     )
     assert done.returncode == 4
     assert "not on PATH" in done.stderr
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["of our own", "all are the system's"])
+@pytest.mark.parametrize("script", [services.KAFKA, services.PROMETHEUS], ids=["kafka", "prometheus"])
+def test_ports_are_different_and_nobody_else_is_given_them(script: Path, room: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the choice and the moment at which a server listens a minute may go by on a machine that is busy."""
+    loader = importlib.machinery.SourceFileLoader(f"ports_of_{script.name}", str(script))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(made := importlib.util.module_from_spec(spec))
+    if not room:
+        monkeypatch.setattr(made, "LOWEST_PORT", 65_535)
+    chosen = [made.free_ports(3) for _ in range(50)]
+    for ports in chosen:
+        assert len(set(ports)) == 3
+    said = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    systems = int(said.read_text(encoding="ascii").split()[0]) if said.exists() else 32_768
+    assert all(port < systems for ports in chosen for port in ports) is (room and systems > made.LOWEST_PORT + 1000)
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["ours", "kafka-python's"])
+def test_only_what_kafka_python_forgets_is_closed_without_a_word(forgotten: bool) -> None:
+    """Both go in the middle of a connection, when the client is ended."""
+    from kafka.net.inet import KafkaNetSocket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        made = KafkaNetSocket().socket(socket.AF_INET, socket.SOCK_STREAM) if forgotten else socket.socket()
+        made.connect(server.getsockname())
+        there, _ = server.accept()
+        with there, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            del made
+            assert there.recv(1) == b"", "it is closed"
+    assert [each.category for each in said] == ([] if forgotten else [ResourceWarning])
 
 
 def test_waiting_has_an_end() -> None:

@@ -154,23 +154,12 @@ def test_a_forked_child_that_leaves_the_block_does_not_end_the_run(tmp_path: Pat
 @pytest.mark.kafka
 def test_a_fork_with_kafka(kafka_broker: Any, tmp_path: Path) -> None:
     """Parent and child each with a producer of their own; the child's exit touches nothing of the parent's."""
-    from kafka import KafkaConsumer, TopicPartition
-
     topic = kafka_broker.topic("records")
     transport = f', transport="kafka://{kafka_broker.bootstrap}/{topic}"'
     # Python 3.12 and later warn about every fork with threads; that is what is tested here.
     code = FORK.replace("    import os", "    import warnings; warnings.simplefilter('default')\n    import os", 1)
     run(code.format(transport=transport, leave="sys.exit(0)"), tmp_path)
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap, group_id=None, auto_offset_reset="earliest")
-    found: list[wire.Record] = []
-    try:
-        consumer.assign([partition])
-        while consumer.position(partition) < consumer.end_offsets([partition])[partition]:
-            for messages in consumer.poll(timeout_ms=500).values():
-                found += [wire.decode(message.value).record for message in messages]
-    finally:
-        consumer.close()
+    found = [wire.decode(message.value).record for message in kafka_broker.read(topic)]
     assert [step for step in steps(found) if step != 1000] == list(range(300))
     assert steps(found).count(1000) == 1
 

@@ -56,7 +56,7 @@ class Case:
         if isinstance(self.transport, MemoryTransport):
             return [message.value for message in self.transport.messages]
         if self.kind == "kafka":
-            return list(consume(self.broker, self.topic))
+            return [message.value for message in self.broker.read(self.topic)]
         paths = spool.record_files(self.folder) + sorted(self.folder.glob("*/records/*.jsonl"))
         return [line for path in paths for line in path.read_bytes().splitlines()]
 
@@ -75,22 +75,6 @@ def unreachable() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
-def consume(broker: Any, topic: str) -> Iterator[bytes]:
-    from kafka import KafkaConsumer, TopicPartition
-
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest")
-    try:
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        consumer.seek_to_beginning(partition)
-        while consumer.position(partition) < end:
-            for messages in consumer.poll(timeout_ms=500).values():
-                yield from (message.value for message in messages)
-    finally:
-        consumer.close()
 
 
 @pytest.fixture(params=KINDS)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.alertmanager import Alertmanager, AlertmanagerSettings, labels
-from tests.kit.receivers import Behaviour, FakeServer, Hang, Reply, closed_port, delivery, event, tools
+from tests.kit.receivers import Behaviour, FakeServer, Hang, Reply, delivery, event, tools
 
 NOW = 1_790_000_000.0
 LINKS = {"panel": "https://h/d/{run}", "incident": "https://h/{incident}"}
@@ -149,7 +149,7 @@ def test_two_members(first: Behaviour, second: Behaviour, expected: tuple[bool, 
 
 def test_a_member_that_failed_is_left_to_the_refreshes_while_another_answers() -> None:
     with FakeServer([Hang(), Reply(200)]) as one, FakeServer([Reply(200)] * 4) as two:
-        receiver = manager(one.url, two.url, timeout=0.2)
+        receiver = manager(one.url, two.url, timeout=2.0)
         first, second = delivery(event(run="a")), delivery(event(run="b"))
         assert receiver.send(first).ok and receiver.send(second).ok
         assert (len(one.requests), len(two.requests)) == (1, 2), "the second did not wait for it"
@@ -214,9 +214,9 @@ def test_an_alert_that_fires_again_before_the_end_was_caught_up_goes_on() -> Non
     assert len(two.requests) == 4 and len(one.requests) == 2
 
 
-def test_one_member_that_is_away_holds_nobody_up() -> None:
+def test_one_member_that_is_away_holds_nobody_up(unreachable: str) -> None:
     with FakeServer([Reply(200)]) as server:
-        receiver = manager(closed_port(), server.url)
+        receiver = manager(f"http://{unreachable}", server.url)
         assert receiver.send(delivery()).ok
         receiver.close()
 

@@ -19,7 +19,7 @@ from rules.model import AlertEvent, EventState, Severity
 from service.store.model import Commit
 from service.store.store import Store
 from tests.kit import prometheus, services
-from tests.kit.receivers import closed_port, event, tools
+from tests.kit.receivers import event, tools
 
 pytestmark = pytest.mark.prometheus
 
@@ -62,7 +62,7 @@ def manager(prometheus_server: prometheus.Start) -> Iterator[prometheus.Server]:
 def asked(server: prometheus.Server, path: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{server.url}/api/v2/{path}", data, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=services.PATIENCE) as answer:
         return json.load(answer)
 
 
@@ -75,9 +75,11 @@ def happens(alert: str, step: int, state: EventState = EventState.FIRING, **chan
     return event(alert=alert, step=step, record=step, state=state, run_labels={"team": "vision"}, **changes)
 
 
-def test_fires_groups_is_silenced_outlives_restarts_and_ends(tmp_path: Path, manager: prometheus.Server) -> None:
+def test_fires_groups_is_silenced_outlives_restarts_and_ends(
+    tmp_path: Path, manager: prometheus.Server, unreachable: str
+) -> None:
     given = tools()._replace(clock=time.time)
-    config = parse_config(CONFIG.format(url=manager.url, away=closed_port()), "alerts.yaml", given)
+    config = parse_config(CONFIG.format(url=manager.url, away=f"http://{unreachable}"), "alerts.yaml", given)
     collector = Collector(tmp_path, config, given)
 
     collector.tell(happens("GapStop", 1, severity=Severity.STOP), happens("EssDecline", 1, severity=Severity.WARNING, layer=2))

@@ -14,7 +14,7 @@ from alerts.receivers.apprise import AppriseReceiver, AppriseSettings, secret_pa
 from alerts.redaction import RedactingFilter
 from rules.model import Severity
 from rules.strict_yaml import ConfigErrors
-from tests.kit.receivers import Behaviour, Drip, FakeServer, Hang, Raw, Refuse, Reply, closed_port, delivery, event, tools
+from tests.kit.receivers import Behaviour, Drip, FakeServer, Hang, Raw, Refuse, Reply, delivery, event, tools
 
 SECRET = "s3cr3t-path-0123456789"
 PASSWORD = "pa55word-abcdef"
@@ -107,8 +107,8 @@ def test_a_lost_connection_may_have_taken_it(behaviour: Behaviour) -> None:
     assert (outcome.ok, outcome.retry, outcome.reason, outcome.ambiguous) == (False, True, "connection_lost", True)
 
 
-def test_nobody_listens() -> None:
-    lark = receiver(closed_port())
+def test_nobody_listens(unreachable: str) -> None:
+    lark = receiver(f"http://{unreachable}")
     outcome = lark.send(delivery())
     lark.close()
     assert (outcome.ok, outcome.retry, outcome.reason) == (False, True, "connection_lost")
@@ -121,7 +121,7 @@ def test_a_redirect_is_not_followed() -> None:
 
 def test_an_attempt_is_bounded_as_a_whole_and_not_overtaken() -> None:
     with FakeServer([Drip(b"HTTP/1.1 200 OK\r\nx: ")]) as server:
-        lark = receiver(server.url, timeout=0.2, connect_timeout=0.2)
+        lark = receiver(server.url, timeout=1.0, connect_timeout=1.0)
         first, second = lark.send(delivery()), lark.send(delivery())
         lark.close()
     assert (first.retry, first.reason, first.ambiguous) == (True, "timeout", True)
@@ -130,7 +130,7 @@ def test_an_attempt_is_bounded_as_a_whole_and_not_overtaken() -> None:
 
 
 def test_a_server_that_hangs() -> None:
-    outcome, _ = attempt(Hang(), timeout=0.2)
+    outcome, _ = attempt(Hang(), timeout=1.0)
     assert (outcome.ok, outcome.retry, outcome.ambiguous) == (False, True, True)
 
 
@@ -151,7 +151,7 @@ def test_a_secret_is_looked_up_each_time() -> None:
 
 
 def test_other_users_of_the_library_are_still_heard(caplog: pytest.LogCaptureFixture) -> None:
-    lark = receiver(closed_port())
+    lark = receiver("http://127.0.0.1:9")
     logging.getLogger("apprise").warning("from elsewhere")
     lark.close()
     assert [record.getMessage() for record in caplog.records if record.name == "apprise"] == ["from elsewhere"]

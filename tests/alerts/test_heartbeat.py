@@ -9,7 +9,7 @@ import pytest
 from alerts.config import AlertsConfig, parse_config
 from alerts.heartbeat import Heartbeat, HeartbeatEntry
 from rules.strict_yaml import ConfigErrors
-from tests.kit.receivers import Behaviour, FakeServer, Hang, Raw, Reply, closed_port, tools
+from tests.kit.receivers import Behaviour, FakeServer, Hang, Raw, Reply, tools
 
 SECRET = "ping-0123456789-secret"
 
@@ -17,7 +17,7 @@ SECRET = "ping-0123456789-secret"
 def beats(*script: Behaviour) -> tuple[list[tuple[bool, str]], FakeServer]:
     with FakeServer(script) as server:
         given = tools({"URL": f"{server.url}/ping/{SECRET}?status=up"})
-        heart = Heartbeat(HeartbeatEntry(url="env:URL", timeout=0.2), given)
+        heart = Heartbeat(HeartbeatEntry(url="env:URL", timeout=2.0), given)
         outcomes = [heart.beat() for _ in script]
         heart.close()
     assert SECRET not in repr(outcomes)
@@ -40,8 +40,8 @@ def test_failures_are_outcomes_and_the_first_of_a_row_is_said(caplog: pytest.Log
     ]
 
 
-def test_a_secret_that_is_gone() -> None:
-    given = tools({"URL": closed_port() + "/ping"})
+def test_a_secret_that_is_gone(unreachable: str) -> None:
+    given = tools({"URL": f"http://{unreachable}/ping"})
     heart = Heartbeat(HeartbeatEntry(url="env:URL"), given)
     assert heart.beat().reason == "unreachable"
     environ = given.secrets._environ

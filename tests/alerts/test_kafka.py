@@ -24,18 +24,6 @@ def receiver(bootstrap: str, topic: str = "tocsin.alerts", **more: Any) -> Kafka
     return KafkaReceiver("bus", settings, tools({"P": PASSWORD}, links={"incident": "https://h/{incident}"}))
 
 
-def read(broker: kafka.Broker, topic: str, count: int) -> list[Any]:
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", group_id=None, consumer_timeout_ms=20_000
-    )
-    try:
-        return [message for _, message in zip(range(count), consumer, strict=False)]
-    finally:
-        consumer.close()
-
-
 @pytest.mark.kafka
 def test_a_message_per_delivery_keyed_by_run(kafka_broker: kafka.Broker) -> None:
     topic = kafka_broker.topic("alerts")
@@ -44,7 +32,7 @@ def test_a_message_per_delivery_keyed_by_run(kafka_broker: kafka.Broker) -> None
     outcomes = [bus.send(delivery(about)), bus.send(delivery(action=Action.RESOLVE)), bus.send(delivery(ambiguous=True))]
     bus.close()
     assert outcomes == [Outcome(ok=True, reason="ok", remote=f"0:{offset}") for offset in range(3)]
-    first, second, third = read(kafka_broker, topic, 3)
+    first, second, third = kafka_broker.read(topic)
     assert {message.key for message in (first, second, third)} == {b"grpo-7b-042"}
     assert dict(first.headers) == {
         "content-type": b"application/json",
@@ -93,7 +81,7 @@ def test_a_broker_that_goes_away_and_comes_back(private_broker: kafka.Broker) ->
     private_broker.start()
     assert bus.send(delivery(event(step=2), ambiguous=True)).ok
     bus.close()
-    assert [msgspec.json.decode(message.value)["event"]["step"] for message in read(private_broker, topic, 2)] == [1234, 2]
+    assert [msgspec.json.decode(message.value)["event"]["step"] for message in private_broker.read(topic)[:2]] == [1234, 2]
 
 
 @pytest.mark.kafka

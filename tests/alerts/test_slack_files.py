@@ -28,7 +28,7 @@ class Bench:
         self.asked: list[str] = []
         self.slack = FakeSlack(script, token=TOKEN)
         made = SlackBotSettings(
-            kind="slack_bot", token="env:T", channel="C0123456789", api=f"{self.slack.url}/api", timeout=0.3, **settings
+            kind="slack_bot", token="env:T", channel="C0123456789", api=f"{self.slack.url}/api", timeout=2.0, **settings
         )
         self.bot = SlackBot("chat", made, tools({"T": TOKEN})._replace(chart=self.draw, clock=lambda: self.now))
 

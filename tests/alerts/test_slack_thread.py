@@ -27,7 +27,7 @@ class Bench:
     """A worker and its queue in front of a Slack."""
 
     def __init__(self, slack: FakeSlack) -> None:
-        settings = SlackBotSettings(kind="slack_bot", token="env:T", channel="C0123456789", api=slack.url, timeout=0.3)
+        settings = SlackBotSettings(kind="slack_bot", token="env:T", channel="C0123456789", api=slack.url, timeout=2.0)
         self.slack = slack
         self.bot = SlackBot("chat", settings, tools({"T": "xoxb-0123456789"}))
         self.queue = MemoryQueue()

@@ -14,28 +14,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pytest
 
 from grafana_dashboards.generate import META_RULES
 from grafana_dashboards.model import When
 from grafana_dashboards.queries import Use, interpolated, queries
 from tests.kit import kafka, panels, prometheus, recorded
+from tests.kit.asking import http_client
 from tests.kit.collecting import Process, collecting, spooled, until
 from tests.kit.pipelines import begin, step
+from tests.kit.receivers import FakeServer, Reply, Request
 
 pytestmark = pytest.mark.prometheus
 
 HEALTHY = "tiny-healthy-s1"
 SICK = "tiny-engine_sync-s1"
 FULL = "full"
-CONFIG = "clock: event\nalerts: alerts.yaml\nlimits: {max_runs: 4}\n"
+CONFIG = "clock: event\nalerts: alerts.yaml\nlimits: {max_runs: 5}\n"
 ALERTS = """
-receivers: {out: {kind: console}, other: {kind: console}}
+receivers:
+  out: {kind: console}
+  other: {kind: console}
+  hook: {kind: webhook, url: "file:hook"}
 default: out
+routes: [{match: {run: healed}, receiver: hook}]
 canary: {receiver: other, tell: out}
 heartbeat: {url: "file:dead-man", every: 10s}
 """
+
+
+class Others(FakeServer):
+    """The other side: it takes no message, and every other heartbeat."""
+
+    beats = 0
+
+    def serve(self, request: Request) -> Reply:
+        if "alive" not in request.target:
+            return Reply(403)
+        self.beats += 1
+        return Reply(503 if self.beats % 2 else 200)
 
 
 class Scraped(NamedTuple):
@@ -81,7 +98,8 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     assert label.onset is not None
     odd = [step("odd", 1, grad_norm="a word"), b"no record", step("odd", 2, grad_norm=1.0)]
     blind = [step("blind", 1, weight_sync_mismatch=1.0), *(step("blind", number, grad_norm=1.0) for number in range(2, 60))]
-    runs = {SICK: records(SICK, label.onset + 20), FULL: everything(), "odd": odd, "blind": blind}
+    healed = [step("healed", number, weight_sync_mismatch=float(number < 3)) for number in range(1, 30)]
+    runs = {SICK: records(SICK, label.onset + 20), FULL: everything(), "odd": odd, "blind": blind, "healed": healed}
     with watched(tmp_path_factory, runs) as made:
         spooled(made.collector.folder, "beyond", [step("beyond", 1, grad_norm=1.0)])
         until(lambda: found(made, "sum(increase(tocsin_over_limit_total[1m])) >= 0"), "a run beyond the limit")
@@ -93,7 +111,13 @@ def watched(made: pytest.TempPathFactory, runs: Mapping[str, Sequence[bytes]]) -
     """A collector that has read these runs, and a Prometheus that has scraped it for some seconds since."""
     folder = made.mktemp("collector")
     (folder / "alerts.yaml").write_text(ALERTS, encoding="utf-8")
-    (folder / "dead-man").write_text("http://127.0.0.1:1/nobody", encoding="utf-8")
+    with Others() as others:
+        (folder / "dead-man").write_text(f"{others.url}/alive", encoding="utf-8")
+        (folder / "hook").write_text(f"{others.url}/hook", encoding="utf-8")
+        yield from _watched(folder, made.mktemp("prometheus"), runs)
+
+
+def _watched(folder: Path, beside: Path, runs: Mapping[str, Sequence[bytes]]) -> Iterator[Scraped]:
     with collecting(folder, CONFIG) as process:
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -102,7 +126,7 @@ def watched(made: pytest.TempPathFactory, runs: Mapping[str, Sequence[bytes]]) -
                 {"job_name": "tocsin", "static_configs": [{"targets": [process.url.removeprefix("http://"), "127.0.0.1:1"]}]}
             ],
         }
-        server = prometheus.start(made.mktemp("prometheus"), config)
+        server = prometheus.start(beside, config)
         try:
             scraped = Scraped(process, server.url)
             until(lambda: found(scraped, "tocsin_ready"), "the first scrape")
@@ -110,7 +134,10 @@ def watched(made: pytest.TempPathFactory, runs: Mapping[str, Sequence[bytes]]) -
                 spooled(folder, run, lines)
             for run, lines in runs.items():
                 process.wait_for_step(run, max(json.loads(line).get("step", 0) for line in lines if line[:1] == b"{"))
-            until(lambda: found(scraped, "tocsin_heartbeats_total and on (job) tocsin_canary_age_seconds"), "heart and canary")
+            beats = 'tocsin_heartbeats_total{outcome="ok"} and on (job) tocsin_heartbeats_total{outcome!="ok"}'
+            until(
+                lambda: found(scraped, f"{beats} and on (job) tocsin_canary_age_seconds"), "a heart that stumbles, and a canary"
+            )
             until(lambda: found(scraped, "count_over_time(tocsin_runs[1m]) >= 12"), "a dozen scrapes")
             yield scraped
         finally:
@@ -118,7 +145,7 @@ def watched(made: pytest.TempPathFactory, runs: Mapping[str, Sequence[bytes]]) -
 
 
 def found(scraped: Scraped, expr: str) -> list[Any]:
-    with httpx.Client(trust_env=False) as client:
+    with http_client() as client:
         body = client.get(f"{scraped.url}/api/v1/query", params={"query": expr}).json()
     assert body["status"] == "success", body
     result: list[Any] = body["data"]["result"]
@@ -140,6 +167,12 @@ def test_a_run_that_logs_all_fills_the_rest(sick: Scraped) -> None:
     assert not missing, "\n".join(missing)
 
 
+def test_records_of_a_spool_have_an_age_since_it_was_read(tmp_path: Path, prometheus_server: prometheus.Start) -> None:
+    with collecting(tmp_path, "") as process:
+        spooled(tmp_path, "r", [begin("r"), step("r", 1, grad_norm=1.0)])
+        has_an_age(process, prometheus_server)
+
+
 @pytest.mark.kafka
 def test_records_of_a_broker_have_an_age(
     kafka_broker: kafka.Broker, tmp_path: Path, prometheus_server: prometheus.Start
@@ -148,15 +181,20 @@ def test_records_of_a_broker_have_an_age(
     kafka_broker.produce(topic, [begin("r"), step("r", 1, grad_norm=1.0)], key=b"r")
     source = f"source: {{kafka: {{bootstrap: ['{kafka_broker.bootstrap}'], topic: {topic}, group: {topic}}}}}\n"
     with collecting(tmp_path, source) as process:
-        process.wait_for_step("r", 1)
-        targets = [{"targets": [process.url.removeprefix("http://")]}]
-        server = prometheus_server(
-            {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "tocsin", "static_configs": targets}]}
-        )
-        scraped = Scraped(process, server.url)
-        until(lambda: found(scraped, "tocsin_evaluation_lag_seconds"), "a scrape")
-        missing = panels.without_data(server.url, "r", frozenset({When.KAFKA}))
-        assert not missing, "\n".join(missing)
+        has_an_age(process, prometheus_server)
+
+
+def has_an_age(process: Process, prometheus_server: prometheus.Start) -> None:
+    """The graphs of what is judged late have their line, for the run `r`."""
+    process.wait_for_step("r", 1)
+    targets = [{"targets": [process.url.removeprefix("http://")]}]
+    server = prometheus_server(
+        {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "tocsin", "static_configs": targets}]}
+    )
+    scraped = Scraped(process, server.url)
+    until(lambda: found(scraped, "tocsin_evaluation_lag_seconds"), "a scrape")
+    missing = panels.without_data(server.url, "r", frozenset({When.RECEIVED}))
+    assert not missing, "\n".join(missing)
 
 
 def test_a_healthy_run_shows_no_trouble(healthy: Scraped) -> None:
@@ -176,7 +214,46 @@ def test_the_tiles_count(sick: Scraped) -> None:
         if query.place in ("Stops", "Running", "Collector"):
             result = found(sick, interpolated(query.expr, panels.values(SICK, True)))
             counted[query.place] = float(result[0]["value"][1])
-    assert counted == {"Stops": 1.0, "Running": 4.0, "Collector": 0.0}, "one of the two targets is not there"
+    assert counted == {"Stops": 1.0, "Running": 5.0, "Collector": 0.0}, "one of the two targets is not there"
+
+
+def test_the_alert_table_puts_first_what_wakes_somebody(sick: Scraped) -> None:
+    """A stop before pages before warnings; the number in a row is what it is sorted by."""
+    (table,) = [each for each in panels.committed()["tocsin-overview"]["panels"] if each["title"] == "Alerts that fire now"]
+    by = [(each["displayName"], each["desc"]) for each in table["options"]["sortBy"]]
+    assert by == [("Severity", True), ("Layer", False), ("Run", False), ("Alert", False)]
+    result = found(sick, interpolated(table["targets"][0]["expr"], panels.values(SICK, True)))
+    states = found(sick, "tocsin_alert_state == 3")
+    severities = {(each["metric"]["run"], each["metric"]["alert"]): each["metric"]["severity"] for each in states}
+    words = {"4": "stop", "3": "page", "2": "warning", "1": "info"}
+    told = {(each["metric"]["run"], each["metric"]["alert"]): words[each["value"][1]] for each in result}
+    assert told == severities and {"stop", "page", "warning"} <= set(told.values())
+    assert all(each["metric"]["runbook"] == each["metric"]["alert"] for each in result)
+
+
+def test_the_shading_is_there_while_the_decline_fires(sick: Scraped) -> None:
+    """A condition that is 0 for ever has data too."""
+    shades = [query for query in queries(panels.committed()["tocsin-run"]) if 'alert="EssRatioDecline"' in query.expr]
+    assert [query.place for query in shades] == ["ESS ratio", "Gradient norm beside it"]
+    for query in shades:
+        (answer,) = found(sick, interpolated(query.expr, panels.values(SICK, False)))
+        assert answer["value"][1] == "1"
+
+
+def test_what_did_not_get_through_is_counted_apart(sick: Scraped) -> None:
+    """By label: which receiver, and how it ended. The times are those of what got through."""
+
+    def shown(title: str) -> list[set[tuple[str, str]]]:
+        asked = [query for query in queries(panels.committed()["tocsin-service"]) if query.place == title]
+        answers = [found(sick, interpolated(query.expr, panels.values(SICK, True))) for query in asked]
+        return [{(e["metric"]["receiver"], e["metric"].get("outcome", "")) for e in answer} for answer in answers]
+
+    through, needless, failed = shown("Deliveries")
+    assert {("out", "ok"), ("other", "ok"), ("hook", "ok")} <= through, "the last one at 0"
+    assert needless == {("hook", "skipped")} and failed == {("hook", "rejected")}
+    for answered in shown("Time until a message is answered"):
+        # `other` is told of the canary alone, which may be before the first scrape.
+        assert {("out", "")} <= answered <= {("out", ""), ("other", "")}
 
 
 def test_a_run_that_ends_is_gone_from_the_tables(sick: Scraped) -> None:

@@ -15,7 +15,7 @@ from grafana_dashboards.parts import UIDS
 from grafana_dashboards.publish import covers
 from service.cli import tocsin
 from tests.kit.grafana import FakeGrafana
-from tests.kit.receivers import FakeServer, Hang, Raw, Reply, closed_port
+from tests.kit.receivers import FakeServer, Hang, Raw, Reply
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_a_grafana_that_hangs() -> None:
         Grafana(server.url, "glsa_admin", patience=0.2).ask("GET", "/api/datasources")
 
 
-def test_nobody_listens() -> None:
-    result = publish(closed_port())
+def test_nobody_listens(unreachable: str) -> None:
+    result = publish(f"http://{unreachable}")
     assert result.exit_code == 1 and "no Grafana answers at" in result.output
 
 

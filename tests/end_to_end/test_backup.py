@@ -87,7 +87,7 @@ def test_a_restored_copy_goes_on_without_a_second_page(kafka_broker: Broker, tmp
         copy.rename(collector.store)
         collector.start()
         kafka_broker.produce(topic, lines[220:], key=RUN.encode())
-        until(lambda: ask(collector.store, READ) == len(lines), "it has read everything", 120.0)
+        until(lambda: ask(collector.store, READ) == len(lines), "it has read everything")
         until(lambda: ask(collector.store, DUE) == 0, "everything is delivered")
         assert opened(pagerduty) == before, "nobody is woken twice, and for nothing new"
         assert sum(before.values()) == 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import types
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +12,14 @@ import pytest
 
 import tocsin
 from tests.kit import kafka, services
+from tests.kit.services import PATIENCE
 from tocsin import control, wire
 from tocsin.transports.kafka import KafkaTransport
 
-pytestmark = [
-    pytest.mark.kafka,
-    # kafka-python 3.0.12 forgets to close the socket of a connection that is refused; the collector of garbage does.
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture(autouse=True)
-def _collect_forgotten_sockets() -> Iterator[None]:
-    """Here, where the warning about them is expected, and not in the middle of somebody else's test."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
-
-def consume(broker: kafka.Broker, topic: str) -> Iterator[Any]:
-    """Every message of a one-partition topic up to its present end."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest")
-    try:
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        consumer.seek_to_beginning(partition)
-        while consumer.position(partition) < end:
-            for messages in consumer.poll(timeout_ms=500).values():
-                yield from messages
-    finally:
-        consumer.close()
-
-
-def first_arrivals(messages: Iterator[Any]) -> list[wire.Record]:
+def first_arrivals(messages: Iterable[Any]) -> list[wire.Record]:
     """The records without their duplicates, in the order in which each was first seen."""
     seen: dict[bytes, wire.Record] = {}
     for message in messages:
@@ -74,7 +43,7 @@ def test_down_at_start_then_away_in_the_middle(private_broker: kafka.Broker, tmp
 
     log(300)
     services.until(lambda: reporter.counters.spooled >= 301, "all records in the fallback folder")
-    assert reporter.flush(30), "on disk is as far as a record gets while the broker is away"
+    assert reporter.flush(PATIENCE), "on disk is as far as a record gets while the broker is away"
     private_broker.start()
     services.until(lambda: reporter.counters.sent >= 301, "the records of the time before the broker")
     log(50)
@@ -86,10 +55,10 @@ def test_down_at_start_then_away_in_the_middle(private_broker: kafka.Broker, tmp
     private_broker.start()
     log(100)
     reporter.end(step=950)
-    services.until(lambda: reporter.counters.waiting == 0, "everything delivered", seconds=60)
+    services.until(lambda: reporter.counters.waiting == 0, "everything delivered")
     reporter.close()
 
-    records = first_arrivals(consume(private_broker, topic))
+    records = first_arrivals(private_broker.read(topic))
     assert isinstance(records[0], wire.RunRecord)
     assert isinstance(records[-1], wire.EndRecord)
     assert [record.step for record in records[1:-1] if isinstance(record, wire.StepRecord)] == list(range(950))
@@ -110,9 +79,9 @@ def test_what_a_dead_process_left_is_sent_first(private_broker: kafka.Broker, tm
     for step in range(10, 30):
         second.log(step, {"x": step})
     private_broker.start()
-    services.until(lambda: second.counters.sent >= 42, "the records of both attempts", seconds=60)
+    services.until(lambda: second.counters.sent >= 42, "the records of both attempts")
     second.close()
-    records = first_arrivals(consume(private_broker, topic))
+    records = first_arrivals(private_broker.read(topic))
     assert [record.attempt for record in records] == [1] * 21 + [2] * 21
 
 
@@ -120,8 +89,8 @@ def test_key_and_time_of_the_message_are_the_records(kafka_broker: kafka.Broker,
     topic = kafka_broker.topic("records")
     with tocsin.Reporter("run-é", rank=0, transport=transport(kafka_broker, topic, tmp_path), clock=lambda: 1e9) as reporter:
         reporter.log(1, {"x": 1.0}, time=1_000_000_123.456)
-        assert reporter.flush(30)
-    messages = list(consume(kafka_broker, topic))
+        assert reporter.flush(PATIENCE)
+    messages = kafka_broker.read(topic)
     assert {message.key for message in messages} == {"run-é".encode()}
     assert messages[1].timestamp == 1_000_000_123_456
     assert not (tmp_path / "tocsin-spool").exists()
@@ -138,9 +107,9 @@ def test_a_clock_that_the_broker_does_not_accept_costs_no_record(
     topic = kafka_broker.topic("records")
     with tocsin.Reporter("run-1", rank=0, transport=transport(kafka_broker, topic, tmp_path), clock=lambda: 9e9) as reporter:
         reporter.log(1, {"x": 1.0})
-        assert reporter.flush(30)
+        assert reporter.flush(PATIENCE)
         services.until(lambda: reporter.counters.waiting == 0, "everything delivered")
-    records = first_arrivals(consume(kafka_broker, topic))
+    records = first_arrivals(kafka_broker.read(topic))
     assert [record.time for record in records] == [9e9, 9e9, 9e9]
     assert reporter.counters.dropped == {}
 
@@ -151,9 +120,9 @@ def test_a_record_that_the_broker_refuses_does_not_hold_up_the_others(kafka_brok
         reporter.log(1, {"x": 1.0})
         reporter.log(2, {f"metric_{index}": 1.0 for index in range(2_000)})
         reporter.log(3, {"x": 1.0})
-        assert reporter.flush(60)
+        assert reporter.flush(PATIENCE)
         assert reporter.counters.dropped == {"refused": 1}
-    steps = [record.step for record in first_arrivals(consume(kafka_broker, topic)) if isinstance(record, wire.StepRecord)]
+    steps = [record.step for record in first_arrivals(kafka_broker.read(topic)) if isinstance(record, wire.StepRecord)]
     assert steps == [1, 3]
 
 
@@ -171,7 +140,7 @@ def test_a_stop_request_reaches_the_run_and_is_acknowledged(kafka_broker: kafka.
     carrier = transport(kafka_broker, topic, tmp_path, control_topic=control_topic)
     with tocsin.Reporter("run-1", rank=0, on_stop="pause", transport=carrier) as reporter:
         reporter.log(1, {"x": 1.0})
-        assert reporter.flush(30)
+        assert reporter.flush(PATIENCE)
         assert reporter.stop_requested() is None
         ask("another-run", "not-ours")
         kafka_broker.produce(control_topic, [b"no request"], partition=1, key=b"run-1")
@@ -180,7 +149,7 @@ def test_a_stop_request_reaches_the_run_and_is_acknowledged(kafka_broker: kafka.
         assert (request.id, request.action) == ("stop-1", "pause")
         reporter.log(2, {"x": 1.0})
         reporter.end("stopped", request.reason)
-    records = first_arrivals(consume(kafka_broker, topic))
+    records = first_arrivals(kafka_broker.read(topic))
     acknowledged = [record.stop_ack for record in records if not isinstance(record, wire.RunRecord)]
     assert acknowledged == ["", "stop-1", "stop-1"]
 
@@ -208,6 +177,6 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_named(
 ) -> None:
     with tocsin.Reporter("run-1", rank=0, transport=transport(kafka_broker, "never-created", tmp_path)) as reporter:
         reporter.log(1, {"x": 1.0})
-        assert reporter.flush(60), "on disk"
+        assert reporter.flush(PATIENCE), "on disk"
     assert "topic never-created; does it exist?" in caplog.text
     assert len(list(tmp_path.glob("*/records/*.jsonl"))) == 1

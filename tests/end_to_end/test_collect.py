@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from service.store.store import Store
-from tests.kit.collecting import PATIENCE, Process, alerts, collecting, spooled, until
+from tests.kit.collecting import Process, alerts, collecting, spooled, until
 from tests.kit.pipelines import RULES, end, step, steps
+from tests.kit.services import PATIENCE
 
 _RULES = "clock: event\nrules: {shipped: false, dirs: [rules]}\n"
 
@@ -46,6 +47,7 @@ def test_ended_in_the_middle_and_started_again_nothing_is_lost_or_said_twice(fol
         spooled(folder, "r", steps("r", [1.0, 20.0, 20.0, 20.0]))
         process.wait_for_step("r", 4)
         until(lambda: "PAGE r: High" in process.said(), "the message")
+        process.settled()
         assert process.end(how) == (0 if how is signal.SIGTERM else -signal.SIGKILL)
     spooled(folder, "r", [*steps("r", [20.0, 1.0], first=5), *steps("r", [20.0, 20.0], first=7), end("r", 8)])
     with collecting(folder, _RULES) as again:

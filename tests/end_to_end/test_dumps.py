@@ -14,6 +14,7 @@ import pytest
 
 from tests.kit import dumps
 from tests.kit.collecting import alerts, collecting, until
+from tests.kit.services import PATIENCE
 from tocsin.ship import cli
 
 SICK = 21
@@ -115,7 +116,7 @@ def test_a_follower_that_is_killed_goes_on_where_it_was(folder: Path) -> None:
                 process = subprocess.Popen(command)
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     ship(folder, rollouts, "--run", "r")
     assert sorted(set(shipped())) == list(range(1, 11))
     firsts = list(dict.fromkeys(shipped()))

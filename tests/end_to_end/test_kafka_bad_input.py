@@ -9,13 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from msgspec.msgpack import encode
 
 from collector.dead_letters import FileDeadLetters, decode
 from collector.run import Run
 from service.store.store import Store
+from tests.kit.asking import http_client
 from tests.kit.bad_input import bad_values, odd_records
 from tests.kit.collector_process import CollectorProcess
 from tests.kit.final_state import final_state
@@ -49,7 +49,7 @@ def collected(broker: Broker, topic: str, folder: Path, total: int) -> tuple[dic
     try:
         collector.start()
         until(lambda: final_state(collector.store)["positions"] == [(f"{topic}/0", total)], f"{total} records", pause=0.2)
-        with httpx.Client(trust_env=False) as client:
+        with http_client() as client:
             metrics = client.get(f"{collector.url}/metrics").text
         assert collector.stop() == 0
     finally:

@@ -77,17 +77,4 @@ def test_who_is_not_trusted_is_sent_nothing(broker: kafka.Broker, tmp_path: Path
 
 def _read(broker: kafka.Broker, topic: str) -> list[dict[str, Any]]:
     """All values of a topic, by the listener that is open to everybody on this machine."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
-    try:
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        found: list[dict[str, Any]] = []
-        while len(found) < end:
-            for rows in consumer.poll(timeout_ms=500).values():
-                found += [json.loads(row.value) for row in rows]
-        return found
-    finally:
-        consumer.close()
+    return [json.loads(message.value) for message in broker.read(topic)]

@@ -29,13 +29,19 @@ _groups = itertools.count(1)
 class Reader:
     """A collector's loop in small: it stores what it was handed before it polls again, and forgets what is revoked."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str | None = None, store: MemoryPositions | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str | None = None,
+        store: MemoryPositions | None = None,
+        connect_seconds: float = 10.0,
+    ) -> None:
         self.source = KafkaSource(
             bootstrap,
             [topic],
             group or f"traps-{next(_groups)}",
-            connect_seconds=0.5,
-            session_timeout_ms=6000,
+            connect_seconds=connect_seconds,
             heartbeat_interval_ms=500,
         )
         self.store = store or MemoryPositions()
@@ -73,9 +79,7 @@ class Reader:
             self.poll()
             return enough()
 
-        services.until(
-            probe, f"{what}; {len(self.records)} records, {self.faults}, {self.outages} outages", pause=0.0, seconds=60
-        )
+        services.until(probe, f"{what}; {len(self.records)} records, {self.faults}, {self.outages} outages", pause=0.0)
 
     @property
     def values(self) -> list[bytes]:
@@ -87,8 +91,8 @@ def read() -> Iterator[Callable[..., Reader]]:
     """Make readers; all are closed with the test."""
     readers: list[Reader] = []
 
-    def make(bootstrap: str, topic: str, group: str | None = None, store: MemoryPositions | None = None) -> Reader:
-        readers.append(Reader(bootstrap, topic, group, store))
+    def make(*arguments: Any, **options: Any) -> Reader:
+        readers.append(Reader(*arguments, **options))
         return readers[-1]
 
     yield make
@@ -279,7 +283,7 @@ def test_the_broker_is_down_at_construction(private_broker: kafka.Broker, read: 
     private_broker.produce(topic, numbered(3))
     private_broker.stop()
     threads = threading.active_count()
-    reader = read(private_broker.bootstrap, topic)
+    reader = read(private_broker.bootstrap, topic, connect_seconds=2.0)
     for _ in range(3):
         reader.poll()
     assert reader.outages == 3

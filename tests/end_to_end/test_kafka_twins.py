@@ -22,7 +22,7 @@ class Twin:
     """A collector's loop in small, with a store of its own."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self.source = KafkaSource(bootstrap, [topic], group, group_instance_id="tocsin", connect_seconds=0.5)
+        self.source = KafkaSource(bootstrap, [topic], group, group_instance_id="tocsin")
         self.store = MemoryPositions()
         self.values: list[bytes] = []
         self.trouble: list[str] = []
@@ -44,7 +44,7 @@ class Twin:
             self.poll()
             return enough()
 
-        services.until(probe, f"{what}; {self.trouble}", pause=0.0, seconds=60)
+        services.until(probe, f"{what}; {self.trouble}", pause=0.0)
 
 
 class Twins:

@@ -48,13 +48,13 @@ def test_what_is_over_wakes_nobody_and_what_fires_does(kafka_broker: Broker, tmp
     try:
         collector.start()
         ends = {run: json.loads(values[-1])["step"] for run, values in (("over", over), ("firing", firing))}
-        until(lambda: steps() == ends, "Kafka's records are read", 120.0)
+        until(lambda: steps() == ends, "Kafka's records are read")
         assert pagerduty.events == []
         alerts.write_text(real, encoding="utf-8")
         assert collector._process is not None
         collector._process.send_signal(signal.SIGHUP)
         kafka_broker.produce(topic, renamed("new", 160), key=b"new", linger_ms=5)
-        until(lambda: "tocsin:new#1" in pagerduty.by_key(), "new trouble pages", 60.0)
+        until(lambda: "tocsin:new#1" in pagerduty.by_key(), "new trouble pages")
         until(lambda: "tocsin:firing#1" in pagerduty.by_key(), "what still fires pages")
         assert pagerduty.by_key() == {"tocsin:new#1": ["trigger"], "tocsin:firing#1": ["trigger"]}
         assert collector.stop() == 0

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import httpx
 import pytest
 
 from collector import catalogue
@@ -18,6 +17,7 @@ from collector.model import RuleSample, RunStatus, series_key
 from collector.signals import definitions
 from collector.snapshot import RunExposed
 from tests.kit import prometheus, recorded
+from tests.kit.asking import http_client
 from tests.kit.collecting import Process, collecting, spooled, until
 from tests.kit.pipelines import step
 
@@ -42,7 +42,7 @@ class Scraped(NamedTuple):
     url: str
 
     def query(self, text: str) -> list[Sample]:
-        with httpx.Client(trust_env=False) as client:
+        with http_client() as client:
             answer = client.get(f"{self.url}/api/v1/query", params={"query": text}).json()
         assert answer["status"] == "success", answer
         return [Sample(each["metric"], float(each["value"][1])) for each in answer["data"]["result"]]
@@ -84,7 +84,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         process.wait_for_step(ODD, 2)
         target = process.url.removeprefix("http://")
         config = {
-            "global": {"scrape_interval": "1s"},
+            "global": {"scrape_interval": "5s"},  # a scrape may last as long, on a machine that is busy
             "scrape_configs": [{"job_name": "tocsin", "static_configs": [{"targets": [target]}]}],
         }
         server = prometheus.start(tmp_path_factory.mktemp("prometheus"), config)
@@ -168,7 +168,7 @@ def test_the_health_of_the_collector(scraped: Scraped) -> None:
 
 
 def test_every_family_has_its_type_and_help(scraped: Scraped) -> None:
-    with httpx.Client(trust_env=False) as client:
+    with http_client() as client:
         metadata: dict[str, Any] = client.get(f"{scraped.url}/api/v1/metadata").json()["data"]
     for name, entries in metadata.items():
         if name.startswith("tocsin_"):

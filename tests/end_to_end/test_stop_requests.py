@@ -50,14 +50,7 @@ class Place:
         if self._broker is None:
             found = spool.read_control(self.folder / "spool", run)
             return [] if found is None else [found]
-        from kafka import KafkaConsumer
-
-        options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 3_000, "group_id": None}
-        consumer = KafkaConsumer(self.control, bootstrap_servers=self._broker.bootstrap, **options)
-        try:
-            return [control.decode(message.value) for message in consumer if message.key == run.encode()]
-        finally:
-            consumer.close()
+        return [control.decode(message.value) for message in self._broker.read(self.control) if message.key == run.encode()]
 
 
 @pytest.fixture(params=["spool", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -209,7 +202,6 @@ def test_a_request_outlives_a_collector_that_is_killed_and_a_broker_that_is_away
 
 
 @pytest.mark.kafka
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # kafka-python and connections that are refused
 def test_a_broker_that_is_away_when_the_request_is_to_leave_gets_it_when_it_is_back(
     private_broker: Broker, tmp_path: Path
 ) -> None:

@@ -73,13 +73,7 @@ def jobs() -> Iterator[list[Job]]:
 
 def records_of(broker: Broker) -> list[wire.Record]:
     """Everything on the topic, decoded."""
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(TOPIC, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000)
-    try:
-        return [wire.decode(message.value).record for message in consumer]
-    finally:
-        consumer.close()
+    return [wire.decode(message.value).record for message in broker.read(TOPIC)]
 
 
 def events(collector: CollectorProcess, run: str) -> list[dict[str, Any]]:
@@ -107,7 +101,7 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_because_of_it(
             found = [event for event in events(collector, "sick") if event["alert"] == "LogprobGapStop"]
             return next((event for event in found if event["state"] == "firing"), None)
 
-        alert = until(fired, "LogprobGapStop fires for the perturbed run", 120, pause=0.2)
+        alert = until(fired, "LogprobGapStop fires for the perturbed run", pause=0.2)
         # The mean of three records is above the line, twice in a row: not before the second perturbed one.
         assert 8 <= alert["step"] <= 10
         assert alert["step"] < stopped_at < 3000
@@ -117,7 +111,7 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_because_of_it(
             runs = {run["run"]: run for run in collector.get("/api/v1/runs")["runs"]}
             return all(runs[name]["state"] in ("finished", "stopped") for name in ("healthy", "sick"))
 
-        until(ended, "the collector has read both ends", 60, pause=0.2)
+        until(ended, "the collector has read both ends", pause=0.2)
         requests = {run["run"]: run["stop"] for run in collector.get("/api/v1/runs")["runs"]}
         assert requests["healthy"] is None
         asked = requests["sick"]

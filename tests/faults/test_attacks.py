@@ -25,6 +25,7 @@ from service.http.access import Access, Token
 from service.http.guard import MAX_BODY_BYTES
 from service.roles import Caller, Role
 from service.running import Running
+from tests.kit.asking import http_client
 from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import RULES, begin, steps
 from tests.kit.receivers import FakeServer
@@ -84,7 +85,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, bait: FakeServer) -> Itera
 @pytest.fixture
 def olga(running: Running) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {SECRETS['OLGA']}"}
-    with httpx.Client(base_url=running.http.url, trust_env=False, headers=headers) as client:
+    with http_client(base_url=running.http.url, headers=headers) as client:
         yield client
 
 
@@ -118,7 +119,7 @@ def test_a_token_that_can_be_guessed_is_refused(tmp_path: Path) -> None:
 
 
 def test_guesses_are_in_the_log_and_do_not_fill_it(running: Running, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO), httpx.Client(base_url=running.http.url, trust_env=False) as client:
+    with caplog.at_level(logging.INFO), http_client(base_url=running.http.url) as client:
         for number in range(50):
             wrong = {"authorization": f"Bearer guess-number-{number:04d}"}
             assert client.get("/api/v1/runs", headers=wrong).status_code == 401
@@ -129,7 +130,7 @@ def test_guesses_are_in_the_log_and_do_not_fill_it(running: Running, caplog: pyt
 def test_without_tokens_an_address_of_the_network_shows_no_texts(tmp_path: Path) -> None:
     running = started(tmp_path, text="http: {host: 0.0.0.0, port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\n")
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{running.http.port}", trust_env=False) as client:
+        with http_client(base_url=f"http://127.0.0.1:{running.http.port}") as client:
             for place in ("/", "/runs/r", "/api/v1/runs", "/api/v1/alerts", "/api/v1/incidents", "/api/v1/silences"):
                 assert client.get(place).status_code == 403, place
             assert client.post("/api/v1/silences", json={}).status_code == 403
@@ -253,7 +254,7 @@ def test_a_run_cannot_choose_where_anything_is_written(running: Running) -> None
 def test_what_is_too_large_or_no_http(running: Running, head: str, statuses: set[int]) -> None:
     answer = _raw(running, f"{head}host: localhost\r\n\r\n".encode("latin-1"))
     assert answer == b"" or int(answer.split(b" ", 2)[1]) in statuses, answer[:200]
-    with httpx.Client(base_url=running.http.url, trust_env=False) as client:
+    with http_client(base_url=running.http.url) as client:
         assert client.get("/healthz").status_code == 200
 
 

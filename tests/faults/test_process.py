@@ -16,6 +16,7 @@ from tests.kit.collecting import Process, spooled, until
 from tests.kit.pagerduty import FakePagerDuty
 from tests.kit.pipelines import RULES, steps
 from tests.kit.receivers import Reply, Request
+from tests.kit.services import PATIENCE
 from tests.kit.slack import FakeSlack
 
 CONFIG = "http: {port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
@@ -55,7 +56,7 @@ class World:
         if self._said in self.kill_at and self.process is not None:
             self.kills += 1
             self.process.send(signal.SIGKILL)
-            self.process.popen.wait(30)
+            self.process.popen.wait(PATIENCE)
 
 
 class _Slack(FakeSlack):
@@ -90,7 +91,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     with ExitStack() as stack:
         stack.enter_context(made.slack)
         stack.enter_context(made.pagerduty)
-        (tmp_path / "alerts.yaml").write_text(ALERTS.format(pagerduty=made.pagerduty.url, slack=made.slack.url))
+        alerts = ALERTS.format(pagerduty=made.pagerduty.url, slack=made.slack.url, patience=PATIENCE)
+        (tmp_path / "alerts.yaml").write_text(alerts)
         made.start()
         yield made
         assert made.process is not None

@@ -15,6 +15,8 @@ from tests.kit.receivers import Behaviour, Hang, Raw, Refuse, Reply, Taken
 
 STORY = [1.0, 20.0, 20.0, 1.0, 20.0, 20.0, 1.0]
 """Two incidents: at steps 3 to 4 and 6 to 7."""
+HANGS_FOR = 1.0
+"""Seconds of this machine after which one that hangs is given up."""
 FAULTS: dict[str, list[Behaviour]] = {
     "rate limited": [Reply(429, b"", {"retry-after": "30"}), Reply(429, b"", {"retry-after": "2"})],
     "rate limited for ever so long": [Reply(429, b"", {"retry-after": "99999999"})],
@@ -33,7 +35,7 @@ FAULTS: dict[str, list[Behaviour]] = {
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("who", ["slack", "pagerduty"])
 def test_one_that_misbehaves_at_every_moment(theatre: Callable[..., Theatre], who: str, name: str) -> None:
-    play = theatre()
+    play = theatre(patience=HANGS_FOR) if "hangs" in name else theatre()
     service = play.slack if who == "slack" else play.pagerduty
     for number, value in enumerate(STORY, start=1):
         if number in (3, 4, 6):
@@ -57,7 +59,7 @@ def test_one_that_is_down_for_the_whole_incident_is_told_of_it_afterwards(theatr
 
 def test_what_may_have_arrived_and_cannot_be_looked_for_says_that_it_may_repeat(theatre: Callable[..., Theatre]) -> None:
     """Silence is worse than twice."""
-    play = theatre()
+    play = theatre(patience=HANGS_FOR)
     play.slack.add(Taken(Hang()), Reply(500), Reply(500), Reply(500))
     play.stage.push(*steps("r", [1.0, 20.0, 20.0]))
     play.stage.settle()
@@ -121,7 +123,7 @@ def test_a_token_that_is_rotated_while_it_is_refused(theatre: Callable[..., Thea
 @pytest.mark.parametrize("who", ["slack", "pagerduty"])
 def test_one_that_hangs_delays_no_other(theatre: Callable[..., Theatre], who: str) -> None:
     """Here workers are stepped one after the other; that they have threads of their own is tested where the pool is."""
-    play = theatre()
+    play = theatre(patience=HANGS_FOR)
     (play.slack if who == "slack" else play.pagerduty).add(*[Hang()] * 3)
     play.stage.push(*steps("r", [1.0, 20.0, 20.0]))
     play.stage.turn()

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
+from tests.kit.asking import http_client
 from tests.kit.collecting import Process, collecting, spooled, until
 from tests.kit.pipelines import RULES, steps
 from tests.kit.receivers import FakeServer, Reply, Request
@@ -106,7 +106,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         spooled(folder, "r", steps("r", [1.0, 20.0, 20.0]))
         until(lambda: len(echo.requests) > 15 and _asked(echo) >= 6, "all receivers were told")
         headers = {"authorization": f"Bearer {SECRETS['ADMIN']}"}
-        with httpx.Client(base_url=process.url, trust_env=False, headers=headers) as client:
+        with http_client(base_url=process.url, headers=headers) as client:
             (folder / "alerts.yaml").write_text((folder / "alerts.yaml").read_text().replace("env:SIGNING", SECRETS["SIGNING"]))
             found["refused reload"] = client.post("/api/v1/reload").content
             (incident,) = [each["id"] for each in client.get("/api/v1/incidents").json()["incidents"] if each["run"] == "r"]

@@ -11,6 +11,7 @@ from alerts.model import DeliveryStatus
 from tests.faults.stage import Stage
 from tests.kit.pagerduty import FakePagerDuty
 from tests.kit.pipelines import RULES
+from tests.kit.services import PATIENCE
 from tests.kit.slack import FakeSlack
 
 SECRETS = {"SLACK": "xoxb-planted-slack-token-1", "PAGERDUTY": "R0PLANTEDROUTINGKEY0123456789AB"}
@@ -18,8 +19,8 @@ OWN = "tocsin"
 """The run of the collector's own alerts."""
 ALERTS = """
 receivers:
-  oncall: {{kind: pagerduty, routing_key: env:PAGERDUTY, api: "{pagerduty}/v2/enqueue", timeout: 0.3, connect_timeout: 0.3}}
-  chat: {{kind: slack_bot, token: env:SLACK, channel: C0123456789, api: "{slack}/api", timeout: 0.3, connect_timeout: 0.3}}
+  oncall: {{kind: pagerduty, routing_key: env:PAGERDUTY, api: "{pagerduty}/v2/enqueue", timeout: {patience}}}
+  chat: {{kind: slack_bot, token: env:SLACK, channel: C0123456789, api: "{slack}/api", timeout: {patience}}}
   own: {{kind: console}}
 default: chat
 group_wait: 0s
@@ -34,10 +35,14 @@ routes:
 class Theatre:
     """Entered, it plays; left without an error, no reply of a script may be over."""
 
-    def __init__(self, folder: Path, *, alerts: str = ALERTS, more: str = "", rules: str = RULES) -> None:
+    def __init__(
+        self, folder: Path, *, alerts: str = ALERTS, more: str = "", rules: str = RULES, patience: float = PATIENCE
+    ) -> None:
+        """`patience`: seconds of this machine that an answer is waited for; few where one hangs, and only there."""
         self.pagerduty = FakePagerDuty()
         self.slack = FakeSlack(clock=lambda: self.stage.true, token=SECRETS["SLACK"])
         self._text = alerts
+        self._patience = patience
         self._more = more
         self._folder = folder
         self._rules = rules
@@ -57,7 +62,10 @@ class Theatre:
 
     def alerts(self, text: str | None = None) -> str:
         """alerts.yaml with the addresses of these services."""
-        return (text or self._text).format(pagerduty=self.pagerduty.url, slack=self.slack.url) + self._more
+        return (text or self._text).format(**self._filled()) + self._more
+
+    def _filled(self) -> dict[str, object]:
+        return {"pagerduty": self.pagerduty.url, "slack": self.slack.url, "patience": self._patience}
 
     # ---- the promises
 

@@ -6,31 +6,25 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.kit import services
+from tests.kit.asking import http_client
+from tests.kit.services import PATIENCE
 from tocsin.spool import SpoolWriter
-
-PATIENCE = 60.0
-"""Seconds; a loaded machine is slow, a broken program does not come at all."""
 
 
 def until(found: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
     """The first true answer of `found`; AssertionError when it does not come."""
-    end, pause = time.monotonic() + patience, threading.Event()
-    while time.monotonic() < end:
-        if answer := found():
-            return answer
-        pause.wait(0.05)
-    raise AssertionError(f"not within {patience:.0f} s: {what}")
+    return services.until(found, what, patience, pause=0.05)
 
 
 class Process:
@@ -51,9 +45,9 @@ class Process:
 
     def ready(self) -> Process:
         """Wait until it serves."""
-        match = until(lambda: self._dead() or re.search(r"http://[0-9.]+:\d+", self.log()[self._skip :]), "it serves")
+        match = until(lambda: self._dead() or re.search(r"(http://[0-9.]+:\d+) serves", self.log()[self._skip :]), "it serves")
         assert isinstance(match, re.Match), f"the collector ended:\n{self.log()}"
-        self.url = match[0]
+        self.url = match[1]
         return self
 
     def log(self) -> str:
@@ -63,8 +57,8 @@ class Process:
         return (self.folder / "stdout").read_text()
 
     def get(self, path: str) -> httpx.Response:
-        with httpx.Client(trust_env=False) as client:
-            return client.get(self.url + path)
+        with http_client() as asking:
+            return asking.get(self.url + path)
 
     def run(self, name: str) -> dict[str, Any]:
         """The run as the API shows it; empty when it is not there."""
@@ -73,6 +67,16 @@ class Process:
 
     def wait_for_step(self, run: str, number: int) -> None:
         until(lambda: self.run(run).get("step", -1) >= number, f"{run} at step {number}")
+
+    def settled(self) -> None:
+        """Wait until every message has left and the store knows it: whoever is killed between the two says it again."""
+        rows = "SELECT count(*) FROM deliveries WHERE status IN ('pending', 'sending')"
+
+        def final() -> bool:
+            with closing(sqlite3.connect(f"file:{self.folder / 'tocsin.db'}?mode=ro", uri=True)) as store:
+                return bool(store.execute(rows).fetchone() == (0,))
+
+        until(final, "every message has left")
 
     def send(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)

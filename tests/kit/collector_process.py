@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.kit.services import until
+from tests.kit.services import PATIENCE, until
 
 
 class CollectorProcess:
@@ -62,22 +62,22 @@ class CollectorProcess:
             assert self._process is not None
             text = log.read_text(encoding="utf-8", errors="replace")[begin:]
             assert self._process.poll() is None, f"the collector ended with {self._process.returncode}:\n{text[-3000:]}"
-            found = re.search(r"http://127\.0\.0\.1:\d+", text)
-            return found[0] if found else None
+            found = re.search(r"(http://127\.0\.0\.1:\d+) serves", text)
+            return found[1] if found else None
 
         self.url = until(address, "the collector says where it serves")
         return self
 
     def get(self, path: str) -> Any:
         """A JSON answer of the collector."""
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def kill(self) -> None:
         """SIGKILL, as the kernel does it when memory is short."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=PATIENCE)
         self._process = None
 
     def stop(self) -> int:
@@ -85,7 +85,7 @@ class CollectorProcess:
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)
-        status = self._process.wait(timeout=60)
+        status = self._process.wait(timeout=PATIENCE)
         self._process = None
         return status
 
@@ -93,7 +93,7 @@ class CollectorProcess:
         """Whatever happened, no process stays."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=PATIENCE)
             self._process = None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,31 @@ class Broker:
         finally:
             producer.close(timeout=10)
 
+    def read(self, topic: str) -> list[Any]:
+        """All messages of a topic up to its present end, a partition after the other. However slow the broker is, none is
+        missing; whoever reads "until nothing comes for a while" instead may find nothing."""
+        from kafka import KafkaConsumer, TopicPartition
+
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=None, auto_offset_reset="earliest")
+        try:
+            places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+            assert places, f"there is no topic {topic}"
+            found: list[Any] = []
+            for place, end in consumer.end_offsets(places).items():
+                consumer.assign([place])
+                consumer.seek_to_beginning(place)
+                services.until(partial(_read_on, consumer, place, end, found), f"{end} messages of {place}", pause=0.0)
+            return found
+        finally:
+            consumer.close()
+
     def segment(self, topic: str, partition: int = 0) -> Path:
         """The file that holds the first records of a partition; for tests that damage it while the broker is stopped."""
         return self.folder / "data" / f"{topic}-{partition}" / f"{0:020d}.log"
+
+
+def _read_on(consumer: Any, place: Any, end: int, found: list[Any]) -> bool:
+    """Whether everything before `end` is found."""
+    if consumer.position(place) < end:
+        found += [message for message in consumer.poll(timeout_ms=500).get(place, ()) if message.offset < end]
+    return bool(consumer.position(place) >= end)

@@ -16,9 +16,12 @@ from grafana_dashboards.generate import dashboards
 from grafana_dashboards.model import When
 from grafana_dashboards.parts import UIDS
 from grafana_dashboards.queries import Query, Use, interpolated, label_values, queries, several, single
+from tests.kit.asking import http_client
 
-RANGE_SECONDS: Final = 60
-"""The time range that is shown: as long as the test's Prometheus may live."""
+RANGE_SECONDS: Final = 1200
+"""The time range that is shown: longer than the tests take on any machine, so that what happened at their begin is in it."""
+STEP_SECONDS: Final = 5
+"""From point to point."""
 Key = tuple[str, str, str]
 """uid, place, letter of the query."""
 
@@ -63,7 +66,7 @@ def values(run: str, every_run: bool) -> dict[str, str]:
         "collector": "http://127.0.0.1:9464",
         "runbooks": "/runbooks",
         "__rate_interval": "8s",
-        "__interval": "1s",
+        "__interval": f"{STEP_SECONDS}s",
         "__range": f"{RANGE_SECONDS}s",
     }
 
@@ -75,13 +78,13 @@ def ask(url: str, query: Query, filled: Mapping[str, str], client: httpx.Client 
     if query.use in (Use.RANGE, Use.ANNOTATION):
         path, parameters = (
             "/api/v1/query_range",
-            {"query": text, "start": f"{now - RANGE_SECONDS}", "end": f"{now}", "step": "1"},
+            {"query": text, "start": f"{now - RANGE_SECONDS}", "end": f"{now}", "step": f"{STEP_SECONDS}"},
         )
     elif query.use is Use.VARIABLE:
         asked = label_values(text)
         assert asked is not None, text
         path, parameters = f"/api/v1/label/{asked.label}/values", {"match[]": asked.series}
-    with nullcontext(client) if client is not None else httpx.Client(trust_env=False) as used:
+    with nullcontext(client) if client is not None else http_client() as used:
         body = used.get(url + path, params=parameters).json()
     if body["status"] != "success":
         return Answer(0, f"{body['errorType']}: {body['error']}")
@@ -103,7 +106,7 @@ def without_data(
     A query of a changed dashboard that the code does not know counts as expected always.
     """
     stated, found = scenarios(), []
-    with httpx.Client(trust_env=False) as client:
+    with http_client() as client:
         for uid, dashboard in (made or committed()).items():
             every = any(each.get("allValue") == ".+" and each["name"] == "run" for each in dashboard["templating"]["list"])
             for query in queries(dashboard):

@@ -6,6 +6,7 @@ script had no reply, or when a reply was not used: a test cannot pass by asking 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -25,6 +26,7 @@ from alerts.redaction import Redactor
 from alerts.secrets import Secrets
 from alerts.wording import Wording
 from rules.model import AlertEvent, EventState, Severity, Verdict
+from tests.kit.services import PATIENCE
 
 CERTIFICATE = Path(__file__).with_name("loopback.pem")
 """Self-signed, for 127.0.0.1; trusted by whoever is told to."""
@@ -99,6 +101,7 @@ class FakeServer:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._connections: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._tls = _tls_server() if tls else None
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -126,7 +129,12 @@ class FakeServer:
         # A blocked accept is not woken by close; by a shutdown it is.
         self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(10)  # who is just asking is answered
+        for connection in self._connections:
+            with contextlib.suppress(OSError):  # over already
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE)
         self._listener.close()
         if error is None:
             assert not self._unexpected, f"requests without a scripted reply: {self._unexpected}"
@@ -146,7 +154,7 @@ class FakeServer:
             self._spawn(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE)
         if self._tls is not None:
             try:
                 connection = self._tls.wrap_socket(connection, server_side=True)
@@ -154,6 +162,7 @@ class FakeServer:
                 connection.close()
                 return
         with connection:
+            self._connections.append(connection)
             with self._lock:
                 behaviour = self._script.pop(0) if self._script else None
             try:
@@ -193,7 +202,7 @@ class FakeServer:
                 while not self._over.wait(0.02):
                     connection.sendall(byte)
             case _:
-                self._over.wait(10)
+                self._over.wait(PATIENCE)
 
 
 def _tls_server() -> ssl.SSLContext:
@@ -231,12 +240,6 @@ def _read_request(connection: socket.socket) -> Request:
             raise ConnectionError("no whole body")
         body += chunk
     return Request(method, target, headers, body)
-
-
-def closed_port() -> str:
-    """An address at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def tools(environ: dict[str, str] | None = None, *, now: float = 1_790_000_000.0, links: dict[str, str] | None = None) -> Tools:

@@ -21,6 +21,8 @@ PROMETHEUS: Final = ROOT / "deploy" / "dev" / "prometheus"
 CHROMIUM: Final = ROOT / "deploy" / "dev" / "chromium"
 _MISSING: Final = 4
 """Exit status of the scripts when a program is not on this machine."""
+PATIENCE: Final = 120.0
+"""Seconds. It ends a broken test and measures nothing: a loaded machine is slow, what is broken does not come at all."""
 
 T = TypeVar("T")
 
@@ -42,11 +44,8 @@ def run(script: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def until(probe: Callable[[], T | None], what: str, seconds: float = 30.0, pause: float = 0.02) -> T:
-    """The first true answer of `probe`, asked again and again; AssertionError after `seconds`.
-
-    The deadline is there to end a broken test, not to measure: it is much longer than what is awaited ever takes.
-    """
+def until(probe: Callable[[], T | None], what: str, seconds: float = PATIENCE, pause: float = 0.02) -> T:
+    """The first true answer of `probe`, asked again and again; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (answer := probe()):
         if time.monotonic() > deadline:

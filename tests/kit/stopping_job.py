@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tocsin
-from tests.kit.services import until
+from tests.kit.services import PATIENCE, until
 from tocsin.transports import Transport
 from tocsin.transports.kafka import KafkaTransport
 from tocsin.transports.spool import SpoolTransport
@@ -42,12 +42,13 @@ class Job:
 
     def said(self, what: str) -> dict[str, Any] | None:
         """The first line of that kind."""
-        lines = [line for line in self._log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
-        return next((line for line in map(json.loads, lines) if line["said"] == what), None)
+        whole = self._log.read_text(encoding="utf-8").split("\n")[:-1]  # behind the last end of a line one is being written
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
+        return next((line for line in lines if line["said"] == what), None)
 
     def heard(self) -> dict[str, Any]:
         """The request that it obeys, once it does."""
-        return until(self._heard, "the job hears that it is to stop", 60)
+        return until(self._heard, "the job hears that it is to stop")
 
     def go_on(self) -> None:
         """After a pause."""
@@ -55,7 +56,7 @@ class Job:
 
     def wait(self) -> dict[str, Any]:
         """What it says at its orderly end."""
-        status = self._popen.wait(timeout=120)
+        status = self._popen.wait(timeout=PATIENCE)
         assert status == 0, self._log.read_text(encoding="utf-8")[-3000:]
         found = self.said("ended")
         assert found is not None
@@ -65,7 +66,7 @@ class Job:
         """Whatever it does."""
         if self._popen.poll() is None:
             self._popen.send_signal(number)
-        self._popen.wait(timeout=60)
+        self._popen.wait(timeout=PATIENCE)
 
     def _heard(self) -> dict[str, Any] | None:
         ended = self._popen.poll() is not None

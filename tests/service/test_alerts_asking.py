@@ -18,7 +18,7 @@ from service.cli import tocsin
 from service.running import Running
 from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import RULES, steps
-from tests.kit.receivers import CERTIFICATE, FakeServer, Hang, Raw, Reply, closed_port
+from tests.kit.receivers import CERTIFICATE, FakeServer, Hang, Raw, Reply
 from tests.kit.running import ALERTS, CONFIG
 
 TOKENS = """http:
@@ -156,8 +156,8 @@ def test_wrong_usage_asks_nobody(arguments: list[str], why: str, tmp_path: Path)
     assert "a-secret-token" not in done.output
 
 
-def test_nobody_there() -> None:
-    done = run("list", environ={"TOCSIN_ADDRESS": closed_port()})
+def test_nobody_there(unreachable: str) -> None:
+    done = run("list", environ={"TOCSIN_ADDRESS": f"http://{unreachable}"})
     assert done.exit_code == 2 and "no collector answers at http://127.0.0.1:" in done.stderr
     assert "Connection refused" in done.stderr and "Traceback" not in done.output
 

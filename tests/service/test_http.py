@@ -20,6 +20,7 @@ from service.stop_requests import STATE, Stop, encode
 from service.store import schema
 from service.store.model import Advance, Commit, StateRow
 from service.store.store import Store
+from tests.kit.asking import http_client
 from tests.kit.commits import event, incident, run_row
 from tocsin.control import StopRequest
 
@@ -71,7 +72,7 @@ def server(store: Store, watched: Watched) -> Iterator[HttpServer]:
 
 @pytest.fixture
 def client(server: HttpServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False) as opened:
+    with http_client(base_url=server.url) as opened:
         yield opened
 
 

@@ -17,6 +17,7 @@ from service import config
 from service.asking import Busy, NotThere, ask
 from service.consume import Processed
 from service.running import Running
+from tests.kit.asking import http_client
 from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import RULES, steps
 from tests.kit.running import ALERTS, CONFIG
@@ -50,7 +51,7 @@ class Collector:
 
     def as_(self, name: str) -> httpx.Client:
         headers = {"authorization": f"Bearer {SECRETS[name]}"}
-        return httpx.Client(base_url=self.running.http.url, trust_env=False, headers=headers)
+        return http_client(base_url=self.running.http.url, headers=headers)
 
     def fires(self) -> None:
         spooled(self.folder, RUN, steps(RUN, [1.0, 20.0, 20.0]))
@@ -144,7 +145,6 @@ def test_what_cannot_be_committed_has_not_happened(collector: Collector) -> None
     lock.execute("begin immediate")
     try:
         with collector.as_("OLGA") as olga:
-            olga.timeout = httpx.Timeout(60.0)
             refused = olga.post(f"{INCIDENT}/close", json={})
             assert refused.status_code == 503
     finally:

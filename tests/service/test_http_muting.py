@@ -20,6 +20,7 @@ from service.consume import Processed
 from service.mute_desk import MuteDesk
 from service.running import Running
 from service.store.store import Store
+from tests.kit.asking import http_client
 from tests.kit.pipelines import RULES
 from tests.kit.running import ALERTS, CONFIG
 
@@ -54,7 +55,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def client(running: Running, name: str | None) -> httpx.Client:
     headers = {} if name is None else {"authorization": f"Bearer {SECRETS.get(name, name)}"}
-    return httpx.Client(base_url=running.http.url, trust_env=False, headers=headers)
+    return http_client(base_url=running.http.url, headers=headers)
 
 
 def test_a_silence_is_made_listed_ended_and_outlives_a_restart(running: Running, tmp_path: Path) -> None:

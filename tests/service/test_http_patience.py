@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from service.http.app import build
 from service.http.patience import PatientProtocol
 from service.http.server import HttpServer
 from service.store.store import Store
+from tests.kit.asking import http_client
 from tests.kit.collecting import until
 from tests.service.test_http import Watched
 
@@ -80,7 +80,7 @@ def test_more_slow_clients_than_there_is_room_for_keep_nobody_out_for_long(serve
     slow = [connected(server) for _ in range(300)]
     for each in slow:
         each.sendall(b"GET /healthz HTTP/1.1\r\n")
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with http_client(base_url=server.url) as client:
         until(lambda: client.get("/healthz").status_code == 200, "there is room again")
     for each in slow:
         assert _ended(each)
@@ -88,7 +88,7 @@ def test_more_slow_clients_than_there_is_room_for_keep_nobody_out_for_long(serve
 
 
 def test_who_is_in_time_may_ask_again_and_again(server: HttpServer) -> None:
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with http_client(base_url=server.url) as client:
         for _ in range(20):
             assert client.get("/healthz").status_code == 200
 

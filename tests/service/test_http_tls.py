@@ -20,6 +20,7 @@ from service.http.server import HttpServer
 from service.http.tls import CertificateError
 from service.running import Running
 from service.store.store import Store
+from tests.kit.asking import http_client
 from tests.kit.pipelines import RULES
 from tests.kit.receivers import CERTIFICATE
 from tests.kit.running import ALERTS
@@ -54,7 +55,7 @@ def shown(server: HttpServer) -> bytes | None:
 
 def test_it_is_served_to_whoever_trusts_it(server: HttpServer) -> None:
     assert server.url.startswith("https://127.0.0.1:")
-    with httpx.Client(verify=ssl.create_default_context(cafile=CERTIFICATE), trust_env=False) as client:
+    with http_client(verify=ssl.create_default_context(cafile=CERTIFICATE)) as client:
         assert client.get(f"{server.url}/healthz").json() == {"ok": True, "reasons": []}
     assert api_client.incidents(Api(server.url, ca_file=CERTIFICATE)) == {"incidents": []}
     with pytest.raises(Unreachable, match="no TLS"):
@@ -62,7 +63,7 @@ def test_it_is_served_to_whoever_trusts_it(server: HttpServer) -> None:
 
 
 def test_plain_http_and_old_tls_get_nothing(server: HttpServer) -> None:
-    with httpx.Client(trust_env=False) as client, pytest.raises(httpx.HTTPError):
+    with http_client() as client, pytest.raises(httpx.HTTPError):
         client.get(f"http://127.0.0.1:{server.port}/healthz")
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
@@ -129,7 +130,7 @@ def test_a_collector_serves_it_and_the_session_is_for_https_only(tmp_path: Path)
     running.start()
     try:
         url, trusted = running.http.url, ssl.create_default_context(cafile=CERTIFICATE)
-        with httpx.Client(base_url=url, verify=trusted, trust_env=False, headers={"origin": url}) as client:
+        with http_client(base_url=url, verify=trusted, headers={"origin": url}) as client:
             answer = client.post("/login", data={"token": "olga-secret-token", "next": "/"})
             assert answer.status_code == 303, answer.text
             assert "; secure" in answer.headers["set-cookie"].lower()

@@ -16,6 +16,7 @@ from alerts.model import Incident, Storm, Told
 from rules.model import Severity
 from service.http.pages import incident_forms
 from service.store.model import Commit
+from tests.kit.asking import http_client
 from tests.kit.collecting import until
 from tests.kit.commits import event
 from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, SECRETS, Collector, sick, sound
@@ -42,7 +43,7 @@ def fresh(tmp_path: Path) -> Iterator[Collector]:
 @contextmanager
 def session(collector: Collector, name: str) -> Iterator[httpx.Client]:
     """A browser that is logged in."""
-    with httpx.Client(base_url=collector.url, trust_env=False, headers={"accept": "text/html"}, timeout=60.0) as client:
+    with http_client(base_url=collector.url, headers={"accept": "text/html"}) as client:
         assert client.post("/login", data={"token": SECRETS[name]}).status_code == 303
         yield client
 
@@ -117,9 +118,8 @@ def test_a_form_that_is_not_of_this_session(collector: Collector, what: str, giv
 def test_without_a_session_there_is_the_login_and_a_bearer_token_is_none(collector: Collector, what: str) -> None:
     bearer = {"authorization": f"Bearer {SECRETS['OLGA']}"}
     for headers in ({}, bearer):
-        answer = httpx.post(
-            f"{collector.url}{INCIDENT_PATH}/{what}", data={"for": "2h", "reason": "x"}, headers=headers, trust_env=False
-        )
+        with http_client(collector.url) as anybody:
+            answer = anybody.post(f"{INCIDENT_PATH}/{what}", data={"for": "2h", "reason": "x"}, headers=headers)
         assert answer.status_code == 401
         assert f'name="next" value="{INCIDENT_PATH}"' in answer.text
     _is_as_it_was(collector)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from alerts.redaction import Redactor
@@ -15,6 +14,7 @@ from collector import health
 from service import config
 from service.running import Running
 from service.store.model import StoreError
+from tests.kit.asking import http_client
 from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import RULES, end, steps
 from tests.kit.receivers import FakeServer, Reply
@@ -129,7 +129,7 @@ def test_retention_runs_beside_the_pipeline(bench: Bench) -> None:
 def test_the_http_service_is_that_of_this_collector(bench: Bench) -> None:
     spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
     bench.told("PAGE r: High")
-    with httpx.Client(base_url=bench.running.http.url, trust_env=False) as client:
+    with http_client(base_url=bench.running.http.url) as client:
         assert client.get("/api/v1/alerts").json()["firing"][0]["alert"] == "High"
         assert client.get("/api/v1/incidents").json()["incidents"][0]["id"] == "r#1"
 
@@ -141,7 +141,7 @@ def test_a_store_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:
 
 
 def test_a_reload_by_http_and_one_by_a_changed_file(bench: Bench) -> None:
-    with httpx.Client(base_url=bench.running.http.url, trust_env=False) as client:
+    with http_client(base_url=bench.running.http.url) as client:
         assert client.post("/api/v1/reload").status_code == 202
         (bench.folder / "rules" / "test.yaml").write_text("group: [")
         answer = client.post("/api/v1/reload")

@@ -12,8 +12,9 @@ import pytest
 from service.consume import Processed
 from service.control import newest
 from service.stop_requests import RECEIVER
-from tests.kit.collecting import PATIENCE, spooled, until
+from tests.kit.collecting import spooled, until
 from tests.kit.running import ALERTS, CONFIG, Bench
+from tests.kit.services import PATIENCE
 from tests.service.test_stop_requests import RULES, bad, fine, opened
 from tocsin import spool
 

@@ -266,7 +266,7 @@ def test_all_ranks_write_beside_each_other(tmp_path: Path) -> None:
 
 class Stuck(MemoryTransport):
     def send(self, messages: Any) -> None:
-        until(lambda: self.released, "the test to let go", seconds=60)
+        until(lambda: self.released, "the test to let go")
         super().send(messages)
 
     released = False

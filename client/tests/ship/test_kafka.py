@@ -17,33 +17,7 @@ from tocsin.ship.shipper import Log, Shipper
 from tocsin.ship.source import Reading
 from tocsin.transports.kafka import KafkaTransport
 
-pytestmark = [
-    pytest.mark.kafka,
-    # kafka-python 3.0.12 reads its schemas by importlib.resources.read_text, deprecated in Python 3.11, back in 3.13 ...
-    pytest.mark.filterwarnings("ignore:(read_text|open_text) is deprecated:DeprecationWarning"),
-    # ... and leaves the socket of a refused connection to the collector of garbage.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-def consume(broker: kafka.Broker, topic: str) -> list[wire.Record]:
-    """What is in a one-partition topic."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest")
-    try:
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        consumer.seek_to_beginning(partition)
-        records = []
-        while consumer.position(partition) < end:
-            for messages in consumer.poll(timeout_ms=500).values():
-                records += [wire.decode(message.value).record for message in messages]
-        return records
-    finally:
-        consumer.close()
+pytestmark = pytest.mark.kafka
 
 
 def test_a_broker_that_is_away_in_the_middle(private_broker: kafka.Broker, tmp_path: Path) -> None:
@@ -77,11 +51,12 @@ def test_a_broker_that_is_away_in_the_middle(private_broker: kafka.Broker, tmp_p
         shipper.poll_once()
         assert said == ["the transport does not confirm; waiting, the logs keep what is new"]
         private_broker.start()
-        services.until(lambda: not shipper.poll_once() and said[-1] == "the transport confirms again", "confirmation", 60.0)
+        services.until(lambda: not shipper.poll_once() and said[-1] == "the transport confirms again", "confirmation")
         shipper.poll_once()
         assert shipper.settle()
     finally:
         shipper.close()
         transport.close(5.0)
-    steps = [record.step for record in consume(private_broker, topic) if isinstance(record, wire.StepRecord)]
+    records = [wire.decode(message.value).record for message in private_broker.read(topic)]
+    steps = [record.step for record in records if isinstance(record, wire.StepRecord)]
     assert list(dict.fromkeys(steps)) == list(range(1, 501))

@@ -86,7 +86,7 @@ def pairs() -> Iterator[list[Pair]]:
 def test_two_processes_are_one_run_and_stop_together(tmp_path: Path, pairs: list[Pair]) -> None:
     pairs.append(Pair(tmp_path / "job", run="two", steps=3000, on_stop="checkpoint_and_stop"))
     (pair,) = pairs
-    until(lambda: len(pair.steps()) >= 3, "the job reports", 120, pause=0.1)
+    until(lambda: len(pair.steps()) >= 3, "the job reports", pause=0.1)
     now = time.time()
     request = control.StopRequest(
         run="two",
