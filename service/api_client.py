@@ -99,6 +99,11 @@ def unsilence(api: Api, id_: str) -> Answer:
     return _ask(api, "DELETE", f"/api/v1/silences/{quote(id_, safe='')}")
 
 
+def windows(api: Api) -> Answer:
+    """Maintenance windows, of alerts.yaml too."""
+    return _ask(api, "GET", "/api/v1/windows")
+
+
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 

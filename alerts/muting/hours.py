@@ -80,6 +80,17 @@ def end_of(hours: Hours, now: float) -> float | None:
     return end
 
 
+def next_of(hours: Hours, now: float) -> tuple[float, float] | None:
+    """Beginning and end of the hours in force at `now`, else of the next ones; None for those that came once and are over.
+    Seconds since the epoch. What follows without a break is one piece, as for `end_of`; it may have begun earlier than said
+    when it is made of several days."""
+    ahead = [(begins, ends) for begins, ends in _near(hours, now) if now < ends]
+    if not ahead:
+        return None
+    begins = ahead[0][0]
+    return begins, end_of(hours, max(begins, now)) or ahead[0][1]
+
+
 def over_at(hours: Hours) -> float | None:
     """When hours that come once are over for good; None for weekly ones."""
     return instant(_moment(hours.ends), hours.zone, last=True) if hours.once else None

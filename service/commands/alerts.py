@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "silence": "service.commands.alerts_silence:silence",
     "silences": "service.commands.alerts_silence:silences",
     "unsilence": "service.commands.alerts_silence:unsilence",
+    "windows": "service.commands.alerts_windows:windows",
 }
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
+import msgspec
 
+from alerts.matching import MatchEntry, told
 from alerts.receivers.settings import check_address
 from alerts.text import clean_line
 from service import config
@@ -79,6 +81,14 @@ def shown_moment(at: float | None) -> str:
 def safe(text: object) -> str:
     """Text of runs, fit for a terminal."""
     return clean_line(str(text))
+
+
+def matched(declared: dict[str, Any]) -> str:
+    """What a silence or a window is of, in words."""
+    try:
+        return safe(told(msgspec.convert(declared["match"], MatchEntry)))
+    except msgspec.ValidationError:
+        return safe(declared["match"])  # a newer collector may know more keys
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from service.recordings import find
 from service.replay import CannotReplay, replay
 
 Route = Callable[[AlertEvent], Mapping[str, Any]]
-"""What becomes of an event: `told`, `receivers`, `muted`, `note`."""
+"""What becomes of an event: `told`, `receivers`, `muted`, `asks_to_stop`, `note`."""
 
 _BEGINS: Final = frozenset((EventState.FIRING, EventState.EXPLAINED))
 
@@ -63,6 +63,7 @@ def _entry(event: AlertEvent, route: Route, run: str | None, labels: Mapping[str
         "muted": found["muted"],
         "note": explained or found["note"],
         "told": [] if explained else found["told"],
+        "asks_to_stop": found["asks_to_stop"] and not explained,
     }
 
 
@@ -84,7 +85,7 @@ def show(entries: Sequence[Mapping[str, Any]]) -> None:
             str(entry["layer"]),
             Text(clean_line(entry["alert"])),
             str(entry["value"]) if isinstance(entry["value"], str) else number(entry["value"]),
-            ", ".join(entry["told"]) or "nobody",
+            ", ".join([*entry["told"], *(["asks the job to stop"] if entry["asks_to_stop"] else [])]) or "nobody",
             Text(clean_line(entry["note"] or why)),
         )
     out().print(table)

@@ -59,7 +59,8 @@ def route_test(
     expected: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Print the routes that an alert takes through alerts.yaml, the receivers, and what mutes it. Nothing is sent.
+    """Print the routes that an alert takes through alerts.yaml, the receivers, what mutes it, and whether it would ask the job
+    to stop. Nothing is sent.
 
     \b
     Examples:
@@ -150,8 +151,15 @@ def _found(config: AlertsConfig, event: AlertEvent, at: float) -> dict[str, Any]
         "waits": {} if event.severity.pages else _waits(config, event, told),
         "escalates": [{"after": each.after, "to": list(each.to)} for each in config.router.escalate(event)],
         "told": told,
-        "note": "severity info is sent to nobody" if event.severity is Severity.INFO else "",
+        "asks_to_stop": event.severity is Severity.STOP and not mutes,
+        "note": _note(event, muted=bool(mutes)),
     }
+
+
+def _note(event: AlertEvent, *, muted: bool) -> str:
+    if event.severity is Severity.STOP and muted:
+        return "a stop that is muted asks the job nothing, also when the mute ends"
+    return "severity info is sent to nobody" if event.severity is Severity.INFO else ""
 
 
 def _waits(config: AlertsConfig, event: AlertEvent, told: Sequence[str]) -> dict[str, float]:
@@ -169,6 +177,7 @@ def _text(found: dict[str, Any]) -> str:
             f"later    after {roughly(each['after'])} without acknowledgement: {', '.join(each['to'])}"
             for each in found["escalates"]
         ]
+    lines += ["asks     the job to pause or stop, if its run opted in (on_stop)"] if found["asks_to_stop"] else []
     lines += [f"note     {found['note']}"] if found["note"] else []
     return "\n".join([*lines, f"told now {', '.join(found['told']) or 'nobody'}"])
 

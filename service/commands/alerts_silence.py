@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import click
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from alerts.matching import MatchEntry, told
 from rules.names import suggestion
 from service import api_client
-from service.commands.alerts_asking import Asking, asks, safe, shown_moment
+from service.commands.alerts_asking import Asking, asks, matched, safe, shown_moment
 from service.commands.terminal import fail, out, plural
 
 _KEYS: Final = ("severity", "layer", "rule", "alert", "run")
@@ -63,7 +61,7 @@ def silence(
     }
     made = api_client.silence(asking.api, body)
     if not asking.show(made):
-        click.echo(f"silence {made['id']}: {_told(made)} until {shown_moment(made['expires_at'])}")
+        click.echo(f"silence {made['id']}: {matched(made)} until {shown_moment(made['expires_at'])}")
 
 
 @click.command(short_help="Let silences end now.")
@@ -109,7 +107,7 @@ def silences(asking: Asking, state: str | None) -> None:
         cells = (
             each["id"],
             each["state"],
-            _told(each),
+            matched(each),
             each["owner"],
             shown_moment(each["expires_at"]),
             each["reason"],
@@ -141,10 +139,3 @@ def _pair(text: str, what: str, example: str) -> tuple[str, str]:
     if not name or not separator or not value:
         fail(f"{what} {text!r}: write NAME=VALUE, such as {example}")
     return name, value
-
-
-def _told(silence: dict[str, Any]) -> str:
-    try:
-        return safe(told(msgspec.convert(silence["match"], MatchEntry)))
-    except msgspec.ValidationError:
-        return safe(silence["match"])  # a newer collector may know more keys

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from alerts.durations import Duration, seconds
 from alerts.matching import MatchEntry, says_nothing, told
 from alerts.muting.files import ALL_MEANT, Line, Person, WindowFields, moment
+from alerts.muting.hours import next_of
 from alerts.muting.model import Silence, Window
 from service.http.access import Access
 from service.http.changes import deleted, posted
@@ -103,7 +104,8 @@ def muting_routes(desk: MuteDesk, access: Access) -> Sequence[Route]:
 
     def windows(request: Request) -> Response:
         access.reads(request)
-        return JSONResponse({"windows": [_window(each) for each in desk.declared().windows]})
+        now = desk.clock()
+        return JSONResponse({"windows": [_window(each, now) for each in desk.declared().windows]})
 
     def open_window(caller: Caller, body: WindowBody) -> Response:
         window = Window(
@@ -111,7 +113,7 @@ def muting_routes(desk: MuteDesk, access: Access) -> Sequence[Route]:
         )
         desk.open_window(window)
         log.info("%s declared maintenance %s: %s, %s", caller.name, window.name, told(window.match), window.hours.told())
-        return JSONResponse(_window(window), status_code=201)
+        return JSONResponse(_window(window, desk.clock()), status_code=201)
 
     def close_window(caller: Caller, name: str) -> Response:
         desk.close_window(name)
@@ -141,12 +143,16 @@ def _silence(silence: Silence, now: float) -> dict[str, Any]:
     }
 
 
-def _window(window: Window) -> dict[str, Any]:
+def _window(window: Window, now: float) -> dict[str, Any]:
+    begins_at, ends_at = next_of(window.hours, now) or (None, None)
     return {
         "name": window.name,
         "match": msgspec.to_builtins(window.match),
         "owner": window.owner,
         "reason": window.reason,
         "hours": window.hours.told(),
+        "begins_at": begins_at,
+        "ends_at": ends_at,
+        "state": "expired" if begins_at is None else "active" if begins_at <= now else "pending",
         "place": window.place,
     }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.muting.hours import DAYS, Hours, end_of, instant, over_at
+from alerts.muting.hours import DAYS, Hours, end_of, instant, next_of, over_at
 
 BERLIN = "Europe/Berlin"
 
@@ -38,6 +38,24 @@ def test_days_without_a_break_are_one_piece() -> None:
     assert end_of(weekend, at("2026-12-04T23:59+01:00")) is None
     assert end_of(hours("22:00", "24:00"), at("2026-12-04T23:00+01:00")) == at("2026-12-05T00:00+01:00")
     assert end_of(hours("22:00", "00:00"), at("2026-12-04T23:00+01:00")) == at("2026-12-05T00:00+01:00")
+
+
+def test_which_hours_are_next() -> None:
+    friday_night = hours("22:00", "07:00", "fri")
+    this, next_week = ("2026-12-04T22:00+01:00", "2026-12-05T07:00+01:00"), ("2026-12-11T22:00+01:00", "2026-12-12T07:00+01:00")
+    for now, piece in (
+        ("2026-12-04T21:00+01:00", this),
+        ("2026-12-04T22:00+01:00", this),
+        ("2026-12-05T06:59+01:00", this),
+        ("2026-12-05T07:00+01:00", next_week),
+    ):
+        assert next_of(friday_night, at(now)) == (at(piece[0]), at(piece[1])), now
+    weekend = hours("00:00", "24:00", "sat", "sun")
+    assert next_of(weekend, at("2026-12-02T12:00+01:00")) == (at("2026-12-05T00:00+01:00"), at("2026-12-07T00:00+01:00"))
+    once = hours("2026-12-01 22:00", "2026-12-02 04:00")
+    begins, ends = at("2026-12-01T22:00+01:00"), at("2026-12-02T04:00+01:00")
+    assert next_of(once, begins - 1e6) == next_of(once, ends - 1.0) == (begins, ends)
+    assert next_of(once, ends) is None
 
 
 def test_another_zone_is_another_time() -> None:

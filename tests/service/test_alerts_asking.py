@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from alerts.matching import MatchEntry
+from alerts.muting.hours import Hours
+from alerts.muting.model import Window
 from alerts.redaction import Redactor
 from service import api_client, config
 from service.api_client import Api, ApiError, Refused, Unreachable
@@ -54,8 +57,10 @@ class Collector:
         until(lambda: any(text in message for message in self.written), text)
 
     def run(self, *arguments: str, as_: str = "OLGA") -> Result:
-        environ = {"TOCSIN_ADDRESS": self.running.http.url, "TOCSIN_TOKEN": SECRETS.get(as_, as_)}
-        return run(*arguments, environ=environ)
+        return run(*arguments, environ=self.environ(as_))
+
+    def environ(self, as_: str) -> dict[str, str]:
+        return {"TOCSIN_ADDRESS": self.running.http.url, "TOCSIN_TOKEN": SECRETS.get(as_, as_)}
 
     def json(self, *arguments: str) -> Any:
         done = self.run(*arguments, "--json")
@@ -111,6 +116,31 @@ def test_a_silence_is_made_listed_and_ended(collector: Collector) -> None:
     soon = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%MZ}"
     again = collector.json("silence", "alert=High", "--starts", soon, "--for", "90s", "--reason", "r", "--owner", "ada")
     assert (again["state"], again["owner"], again["expires_at"] - again["starts_at"]) == ("pending", "ada", 90.0)
+
+
+def test_windows_are_listed_with_when_they_begin(collector: Collector) -> None:
+    def declared(name: str, begins: timedelta, ends: timedelta, match: MatchEntry) -> None:
+        now = datetime.now(UTC)
+        times = [f"{now + span:%Y-%m-%d %H:%M}" for span in (begins, ends)]
+        hours = Hours(begins=times[0], ends=times[1], zone="UTC")
+        collector.running._desk.open_window(Window(name=name, match=match, owner="ops", reason="nodes", hours=hours))
+
+    day = timedelta(days=1)
+    assert "0 maintenance windows" in collector.run("windows", as_="VERA").stdout
+    declared("drain", -day, day, MatchEntry(labels={"cluster": "a*"}))
+    declared("backup", day, 2 * day, MatchEntry(layer=0))
+    declared("gone", -2 * day, -day, MatchEntry(layer=1))
+    found = collector.json("windows")["windows"]
+    states = {each["name"]: each["state"] for each in found}
+    assert states == {"drain": "active", "backup": "pending", "gone": "expired"}
+    shown = CliRunner().invoke(
+        tocsin, ["alerts", "windows"], env={**collector.environ("VERA"), "COLUMNS": "240"}, catch_exceptions=False
+    )
+    (drain,) = [line for line in shown.stdout.splitlines() if "drain" in line]
+    ends = next(each["ends_at"] for each in found if each["name"] == "drain")
+    cells = [cell.strip() for cell in drain.strip("│ ").split("│")]
+    assert cells[:2] == ["drain", "active"] and cells[3] == f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M} UTC"
+    assert cells[4:7] == ["label cluster = a*", "ops", "nodes"] and cells[8] == "the API"
 
 
 def test_what_the_collector_refuses_is_one_line_and_status_one(collector: Collector) -> None:

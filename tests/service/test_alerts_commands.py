@@ -99,6 +99,20 @@ def test_what_mutes_it(file: Path) -> None:
     assert "info is sent to nobody" in run("route-test", file, "--severity", "info").stdout
 
 
+def test_whether_the_job_is_asked_to_stop(file: Path) -> None:
+    """Whom routes name is of no account for that; what mutes the alert is."""
+    day, asks = ("--at", "2026-12-01T12:00Z"), "asks     the job to pause or stop, if its run opted in (on_stop)"
+    assert asks in run("route-test", file, "--severity", "stop", *day).stdout.splitlines()
+    assert "asks " not in run("route-test", file, "--severity", "page", *day).stdout
+    muted = run("route-test", file, "--severity", "stop", "--run", "a-1", "--at", "2026-12-01T10:00Z")
+    assert "asks   " not in muted.stdout and "note     a stop that is muted asks the job nothing" in muted.stdout
+    nobody = file.with_name("nobody.yaml")
+    nobody.write_text("receivers: {own: {kind: console}}\ndefault: []\n")
+    told = run("route-test", nobody, "--severity", "stop").stdout.splitlines()
+    assert told[-1] == "told now nobody" and asks in told
+    assert json.loads(run("route-test", nobody, "--severity", "stop", "--json").stdout)["asks_to_stop"] is True
+
+
 def test_what_is_expected(file: Path) -> None:
     assert run("route-test", file, "--severity", "stop", "--expect", "oncall").exit_code == 0
     done = run("route-test", file, "--severity", "stop", "--expect", "chat")
@@ -160,6 +174,18 @@ def test_the_alerts_of_a_recorded_log(file: Path, log: Path) -> None:
     assert lifted.split("│")[2].strip() == "warning" and lifted.split("│")[6].strip() == "chat"
     renamed = json.loads(run("route-test", file, *arguments, "--run", "a-1", "--at", "2026-12-01T10:30Z", "--json").stdout)
     assert {mute["by"] for entry in renamed["alerts"] for mute in entry["muted"]} == {"maintenance drain"}
+
+
+def test_a_recorded_log_says_where_the_job_would_have_been_asked(file: Path, log: Path) -> None:
+    rules = log.parent / "rules" / "r.yaml"
+    rules.write_text(LOG_RULES.replace("severity: page", "severity: stop"))
+    arguments = ("--log", log, "--no-shipped", "--rules", log.parent / "rules")
+    found = json.loads(run("route-test", file, *arguments, "--json").stdout)["alerts"]
+    assert {entry["alert"]: entry["asks_to_stop"] for entry in found} == {"High": True, "Seen": False, "Lifted": False}
+    (high,) = [line for line in run("route-test", file, *arguments).stdout.splitlines() if "High" in line]
+    assert "asks the job" in high
+    muted = json.loads(run("route-test", file, *arguments, "--run", "a-1", "--at", "2026-12-01T10:30Z", "--json").stdout)
+    assert not any(entry["asks_to_stop"] for entry in muted["alerts"])
 
 
 def test_a_log_without_alerts_and_what_is_no_log(file: Path, log: Path) -> None:

@@ -97,6 +97,7 @@ def test_windows(running: Running) -> None:
         assert olga.post("/api/v1/windows", json=wanted).status_code == 409
         (found,) = olga.get("/api/v1/windows").json()["windows"]
         assert (found["name"], found["hours"], found["owner"]) == ("drain", "22:00-07:00 Europe/Berlin", "olga")
+        assert found["state"] in ("active", "pending") and 0.0 < found["ends_at"] - found["begins_at"] <= 10 * 3600.0
         assert olga.delete("/api/v1/windows/drain").status_code == 200
         assert olga.delete("/api/v1/windows/drain").status_code == 404
         refused = olga.post("/api/v1/windows", json=wanted | {"zone": "Europe/Berln"})
