@@ -4,48 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from grafana_dashboards.layer_parts import Panels, against, graph, series, shares
 from grafana_dashboards.limits import compared, variable
-from grafana_dashboards.model import Kind, Line, Panel, Scale, Target, When
+from grafana_dashboards.model import Scale, Target, When
 from grafana_dashboards.palette import BLUE, GREY, ORANGE, PURPLE, SKY, TEAL, VERMILION
 from grafana_dashboards.promql import fires, gauge
 from rules.bundle import Bundle
 
-Panels = tuple[Panel, ...]
 WARNS: Final = Target(fires("EssRatioDecline"), "ESS declines: waits for confirmation", colour=ORANGE, shade=True)
 CONFIRMED: Final = Target(fires("InstabilityConfirmed"), "instability confirmed", colour=VERMILION, shade=True)
-
-
-def series(metric: str, legend: str, colour: str, when: When = When.ALWAYS, **looks: bool) -> Target:
-    """One gauge of the run as a line."""
-    return Target(gauge(metric), legend, when, colour, dashed=looks.get("dashed", False), right=looks.get("right", False))
-
-
-def graph(
-    title: str,
-    description: str,
-    *targets: Target,
-    unit: str = "short",
-    lines: tuple[Line, ...] = (),
-    width: int = 8,
-    low: float | None = None,
-    high: float | None = None,
-    scale: Scale = Scale.LINEAR,
-) -> Panel:
-    """One graph of a layer."""
-    return Panel(
-        title,
-        Kind.TIMESERIES,
-        width,
-        9,
-        targets,
-        description,
-        unit=unit,
-        lines=lines,
-        minimum=low,
-        maximum=high,
-        scale=scale,
-        no_value="not logged by this trainer" if all(each.when is When.LOGGED for each in targets) else "no data",
-    )
 
 
 def life_cycle() -> Panels:
@@ -133,13 +100,12 @@ def probability(bundle: Bundle) -> Panels:
             lines=(variable(bundle, "StaleRollouts", "stale"),),
             low=0,
         ),
-        graph(
+        shares(
             "Clipped before any weight moved",
             "In the first minibatch every ratio should be 1: what is clipped there is a wrong probability.",
             series("first_minibatch_clip_ratio", "clipped tokens", BLUE),
-            unit="percentunit",
             lines=(variable(bundle, "FirstMinibatchClipped", "clipped"),),
-            low=0,
+            high=None,
         ),
         graph(
             "Layers that differ after a weight sync",
@@ -148,14 +114,11 @@ def probability(bundle: Bundle) -> Panels:
             lines=(compared(bundle, "WeightSyncMismatch", "weight_sync_mismatch"),),
             low=0,
         ),
-        graph(
+        shares(
             "Responses that rejection masks",
             "By rejection rule; a share that falls while the gap grows is no repair.",
             Target(gauge("rejection_masked_sequence_ratio", by="option"), "{{option}}", When.LOGGED),
-            unit="percentunit",
             lines=(variable(bundle, "RejectionHeavy", "masked"),),
-            low=0,
-            high=1,
         ),
     )
 
@@ -207,14 +170,11 @@ def numbers(bundle: Bundle) -> Panels:
             series("advantage_max", "max", GREY, dashed=True),
             series("advantage_min", "min", GREY, dashed=True),
         ),
-        graph(
+        shares(
             "Updates that were skipped, ratios at the fuse",
             "Share of applied optimiser updates, and of tokens whose log ratio hit the clamp.",
             series("update_success_ratio", "applied updates", BLUE, When.LOGGED),
             series("log_ratio_clamp_ratio", "clamped tokens", ORANGE, When.LOGGED),
-            unit="percentunit",
-            low=0,
-            high=1,
         ),
     )
 
@@ -222,30 +182,27 @@ def numbers(bundle: Bundle) -> Panels:
 def optimiser(bundle: Bundle) -> Panels:
     """Layer 4."""
     return (
-        graph(
+        against(
             "Clipped above (advantage > 0)",
             "Share of tokens beyond 1 + eps_high that wanted to rise: the upper side limits exploration. Solid: of all tokens.",
             series("ppo_clip_high_ratio", "of all tokens", BLUE),
-            series("ppo_clip_high_given_positive_ratio", "of those with advantage > 0", SKY, When.LOGGED, dashed=True),
-            unit="percentunit",
-            low=0,
+            series("ppo_clip_high_given_positive_ratio", "of those with advantage > 0", SKY, When.LOGGED),
+            high=None,
         ),
-        graph(
+        against(
             "Clipped below (advantage < 0)",
             "Share of tokens beyond 1 - eps_low that wanted to fall. Only this side, for long: good tokens are not reinforced.",
             series("ppo_clip_low_ratio", "of all tokens", ORANGE),
-            series("ppo_clip_low_given_negative_ratio", "of those with advantage < 0", PURPLE, When.LOGGED, dashed=True),
-            unit="percentunit",
-            low=0,
+            series("ppo_clip_low_given_negative_ratio", "of those with advantage < 0", PURPLE, When.LOGGED),
+            high=None,
         ),
-        graph(
+        shares(
             "Clipped in all",
             "Share of tokens with an active clip, either side. The line is absolute; the rule also wants twice the baseline.",
             series("ppo_clip_ratio", "clipped", BLUE, When.LOGGED),
             series("ppo_dual_clip_ratio", "dual clip", ORANGE, When.LOGGED),
-            unit="percentunit",
             lines=(variable(bundle, "ClipFractionHigh", "clip"),),
-            low=0,
+            high=None,
         ),
         graph(
             "KL (nats per token)",
@@ -284,13 +241,10 @@ def critic(bundle: Bundle) -> Panels:
             high=1,
         ),
         graph("Loss of the critic", "Of the value function.", series("critic_loss", "loss", BLUE, When.LOGGED)),
-        graph(
+        shares(
             "Clipped value updates",
             "Share of tokens.",
             series("value_clip_ratio", "clipped", TEAL, When.LOGGED),
-            unit="percentunit",
             lines=(variable(bundle, "ValueClipHigh", "clipped_values"),),
-            low=0,
-            high=1,
         ),
     )

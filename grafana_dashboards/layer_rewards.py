@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana_dashboards.layer_graphs import Panels, graph, series
+from grafana_dashboards.layer_parts import Panels, against, graph, series, shares
 from grafana_dashboards.limits import variable
 from grafana_dashboards.model import Target, When
 from grafana_dashboards.palette import BLUE, GREY, ORANGE, PURPLE, SKY, VERMILION
@@ -25,23 +25,17 @@ def reward(bundle: Bundle) -> Panels:
             "Mean of each reward function: one that rises while another falls is being gamed.",
             Target(gauge("reward_component_mean", by="component"), "{{component}}"),
         ),
-        graph(
+        shares(
             "Correct and wrong",
             "Share of correct samples, and of groups with at least one (pass@G): the first may rise while the second falls.",
             series("correct_ratio", "correct", BLUE),
             series("group_pass_ratio", "groups with a correct one", ORANGE),
-            unit="percentunit",
-            low=0,
-            high=1,
         ),
-        graph(
+        against(
             "Groups without spread: observed, expected",
             "Share of groups whose rewards are all equal, and the share to be expected from difficulty and group size.",
             series("zero_variance_group_ratio", "observed", BLUE),
-            series("zero_variance_expected", "expected", ORANGE, dashed=True),
-            unit="percentunit",
-            low=0,
-            high=1,
+            series("zero_variance_expected", "expected", ORANGE),
         ),
         graph(
             "Excess over the expectation (z)",
@@ -50,23 +44,17 @@ def reward(bundle: Bundle) -> Panels:
             series("zero_variance_z_all_wrong_seen", "all-wrong, prompts seen before", PURPLE),
             lines=(variable(bundle, "ZeroVarianceAboveExpected", "excess_z"),),
         ),
-        graph(
+        against(
             "All-correct groups",
             "Groups that are solved every time: too easy, filter them.",
             series("group_all_correct_ratio", "observed", BLUE),
-            series("zero_variance_expected_all_correct", "expected", SKY, dashed=True),
-            unit="percentunit",
-            low=0,
-            high=1,
+            series("zero_variance_expected_all_correct", "expected", SKY),
         ),
-        graph(
+        against(
             "All-wrong groups",
             "Groups without any correct response: too hard, or a verifier that fails.",
             series("group_all_wrong_ratio", "observed", VERMILION),
-            series("zero_variance_expected_all_wrong", "expected", ORANGE, dashed=True),
-            unit="percentunit",
-            low=0,
-            high=1,
+            series("zero_variance_expected_all_wrong", "expected", ORANGE),
         ),
         graph(
             "Response length: correct, wrong (tokens)",
@@ -76,15 +64,12 @@ def reward(bundle: Bundle) -> Panels:
             series("response_length_max", "longest", GREY, dashed=True),
             low=0,
         ),
-        graph(
+        shares(
             "Truncated and aborted",
             "Share of responses cut by the length limit, and of those that failed.",
             series("truncated_ratio", "truncated", BLUE),
             series("aborted_ratio", "aborted", ORANGE, When.LOGGED),
-            unit="percentunit",
             lines=(variable(bundle, "TruncationHigh", "truncated"),),
-            low=0,
-            high=1,
         ),
     )
 
@@ -99,22 +84,16 @@ def diversity() -> Panels:
             series("policy_entropy_top20", "top 20 % of positions", SKY),
             low=0,
         ),
-        graph(
+        shares(
             "Distinct responses",
             "Distinct responses over responses, and the largest share with one and the same opening.",
             series("unique_response_ratio", "distinct", BLUE),
             series("response_opening_share", "same opening", ORANGE, When.LOGGED),
-            unit="percentunit",
-            low=0,
-            high=1,
         ),
-        graph(
+        against(
             "Do responses tell their prompt?",
             "Share of responses whose own prompt scores highest among P prompts, and what chance gives.",
             series("retrieval_accuracy", "accuracy", BLUE, When.LOGGED),
-            series("retrieval_chance", "chance", GREY, When.LOGGED, dashed=True),
-            unit="percentunit",
-            low=0,
-            high=1,
+            series("retrieval_chance", "chance", GREY, When.LOGGED),
         ),
     )

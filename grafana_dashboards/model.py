@@ -17,8 +17,8 @@ class When(enum.StrEnum):
     """Only while something is wrong: alerts that fire, deliveries, rejected records."""
     LOGGED = "logged"
     """Only of trainers that log the metric, or with a canary and a heartbeat; the recorded runs do not have them."""
-    KAFKA = "kafka"
-    """Only where records come through a broker, which notes when they came."""
+    RECEIVED = "received"
+    """Only where Tocsin goes by the time at which records came (`clock: received`), which recorded runs do not have."""
     NEVER = "never"
     """Only when Tocsin has a bug. There is no scenario; the query must run all the same."""
 
@@ -49,6 +49,8 @@ class Target:
     when: When = When.ALWAYS
     colour: str | None = None
     """None: by the name of the series."""
+    shades: bool = False
+    """Several series, in shades of `colour`."""
     dashed: bool = False
     shade: bool = False
     """A condition (0 or 1) that is drawn as a shaded background, without an axis of its own."""
@@ -112,8 +114,8 @@ class Panel:
     lines: tuple[Line, ...] = ()
     words: tuple[Word, ...] = ()
     columns: tuple[Column, ...] = ()
-    sort: tuple[str, bool] | None = None
-    """Title of the column by which a table is sorted, and whether the largest comes first."""
+    sort: tuple[tuple[str, bool], ...] = ()
+    """Columns by which a table is sorted, the first one first: the title, and whether the largest comes first."""
     no_value: str = "no data"
     link: tuple[str, str] | None = None
     """Title and address of a link on each series or value."""

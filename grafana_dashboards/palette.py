@@ -47,6 +47,8 @@ WORST: Final = (
     Word(4, "STOP", VERMILION),
 )
 """The loudest severity that fires on a run, as `promql.worst` counts it."""
+RANKS: Final = WORST[1:]
+"""Severities of what fires, by the same count."""
 SEVERITIES: Final = (
     ("info", "INFO", SKY),
     ("warning", "WARNING", ORANGE),

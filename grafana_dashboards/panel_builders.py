@@ -100,7 +100,7 @@ def _timeseries(panel: Panel) -> timeseries.Panel:
 def _looks(target: Target) -> list[models.DynamicConfigValue]:
     found: list[tuple[str, object]] = []
     if target.colour is not None:
-        found.append(("color", {"mode": "fixed", "fixedColor": target.colour}))
+        found.append(("color", {"mode": "shades" if target.shades else "fixed", "fixedColor": target.colour}))
     if target.unit is not None:
         found.append(("unit", target.unit))
     if target.dashed:
@@ -161,8 +161,7 @@ def _table(panel: Panel) -> table.Panel:
         .thresholds(_thresholds((), "text"))
         .filterable(True)
     )
-    if panel.sort is not None:
-        builder.sort_by([common_builders.TableSortByFieldState().display_name(panel.sort[0]).desc(panel.sort[1])])
+    builder.sort_by([common_builders.TableSortByFieldState().display_name(title).desc(down) for title, down in panel.sort])
     if len(panel.targets) > 1:
         builder.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     # Only the columns that are named are shown, in their order, under their titles.

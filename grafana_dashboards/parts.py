@@ -6,7 +6,7 @@ from typing import Final
 
 from grafana_dashboards import promql
 from grafana_dashboards.model import Annotation, Column, Kind, Panel, Target, When
-from grafana_dashboards.palette import ALERT_STATE, SEVERITIES, UP, VERMILION
+from grafana_dashboards.palette import ALERT_STATE, BLUE, GREY, RANKS, UP, VERMILION
 from rules.bundle import Bundle
 
 OVERVIEW: Final = "tocsin-overview"
@@ -24,7 +24,11 @@ _RULE_OF_ROW: Final = (
     f"/d/{RULES}?{_PICKED}&var-run=${{__data.fields.Run:percentencode}}&var-alert=${{__data.fields.Alert:percentencode}}",
 )
 _RUNBOOK: Final = ("Open the runbook", "${runbooks}/${__value.text}.md")
+_BY_WHAT: Final = ((("Layer", False), ("Severity", True)), (("Severity", True), ("Layer", False)))
 INCIDENTS: Final = ("Open incidents", "${collector}/")
+AGE: Final = "Age of the newest record when it was judged, since the broker had it, or a spool was read; 0 while none come."
+NO_AGE: Final = "unknown with clock: event"
+"""Where the time of the records is the trainer's, as in a replay, nobody knows when they came."""
 RUN_PAGE: Final = ("Run in Tocsin", "${collector}/runs/${run:percentencode}")
 """What moved first, rollouts, who was told."""
 
@@ -44,9 +48,10 @@ def up(width: int) -> Panel:
 
 
 def firing_alerts(selector: str, bundle: Bundle, width: int, height: int, many: bool) -> Panel:
-    """The alerts that fire now, each with its runbook. `many`: over several runs, so with a column for the run."""
+    """The alerts that fire now, each with its runbook. `many`: over several runs, what wakes somebody first; else by layer, the
+    order in which a run's alerts are to be read."""
     runbooks = tuple((rule.name, rule.runbook, None) for rule in bundle.alerts)
-    expr = promql.firing(selector)
+    expr = promql.firing_ranked(selector)
     if many:
         expr = promql.of_model(f"({expr})")
     # One label more, of the same value: the column that is mapped to the name of the runbook's page.
@@ -61,15 +66,24 @@ def firing_alerts(selector: str, bundle: Bundle, width: int, height: int, many: 
         "What fires at the end of the time range. An alert that an earlier layer explains is not here; the rules dashboard"
         " has it. Alerts of your own rule files have no page under this name unless you add one.",
         columns=(
-            Column("severity", "Severity", 110, texts=SEVERITIES, coloured=True),
+            Column("Value", "Severity", 110, words=RANKS, coloured=True),
             Column("layer", "Layer", 70),
             *run,
             Column("alert", "Alert", 240, link=_RULE_OF_ROW),
             Column("runbook", "Runbook", 240, texts=runbooks, link=_RUNBOOK),
         ),
         no_value="nothing fires",
-        sort=("Layer", False),
+        sort=(*_BY_WHAT[many], ("Run", False), ("Alert", False)),
     )
+
+
+def records() -> tuple[Target, ...]:
+    """Records per second by what became of them: new steps, and beside them what is rarer."""
+
+    def of(matcher: str, colour: str, shades: bool) -> Target:
+        return Target(promql.rate("records_total", "outcome", matcher), "{{outcome}}", colour=colour, shades=shades)
+
+    return of('outcome="step"', BLUE, False), of('outcome!="step"', GREY, True)
 
 
 def alert_marks(selector: str) -> tuple[Annotation, ...]:

@@ -33,10 +33,14 @@ def of_model(expr: str, moment: str = "") -> str:
 
 def worst(selector: str, moment: str = "") -> str:
     """Per run the loudest severity that fires: 0 none, 1 info, 2 warning, 3 page, 4 stop. `moment` is ` @ end()` or nothing."""
+    known = f"max by (team, run) (tocsin_run_state{{{selector}}}{moment}) * 0"
+    return f"max by (team, run) ({_ranked(selector, moment)}) or {known}"
+
+
+def _ranked(selector: str, moment: str = "") -> str:
     # Filtered before anything else: 2,000 runs have 100,000 states, of which hundreds fire.
     one = f"tocsin_alert_state{{{selector},severity=%s}}{moment}"
-    states = " or ".join(f"({one % quoted} == {FIRING}) * 0 + {rank}" for quoted, rank in _RANKS)
-    return f"max by (team, run) ({states}) or max by (team, run) (tocsin_run_state{{{selector}}}{moment}) * 0"
+    return " or ".join(f"({one % quoted} == {FIRING}) * 0 + {rank}" for quoted, rank in _RANKS)
 
 
 def of_the_worst(expr: str) -> str:
@@ -60,6 +64,11 @@ def firing(selector: str, moment: str = "") -> str:
     return f"max by (team, run, alert, severity, layer) (tocsin_alert_state{{{selector}}}{moment} == {FIRING})"
 
 
+def firing_ranked(selector: str) -> str:
+    """The same, each with the rank of its severity (as `worst` counts): a table sorts words by the alphabet."""
+    return f"max by (team, run, alert, layer) ({_ranked(selector)})"
+
+
 def fires(alert: str) -> str:
     """1 while that alert fires on the run, told or explained by an earlier layer, else 0; for shading."""
     return f'max(tocsin_alert_state{{{ONE},alert="{alert}"}} >= bool {EXPLAINED})'
@@ -80,3 +89,10 @@ def increase(counter: str, by: str, matchers: str = "") -> str:
 def quantile(share: float, histogram: str) -> str:
     """Of a histogram, from its buckets."""
     return f"histogram_quantile({share}, sum by (le) (rate(tocsin_{histogram}_bucket{{{JOB}}}[$__rate_interval])))"
+
+
+def quantile_in_range(share: float, histogram: str, by: str, matchers: str) -> str:
+    """Of a histogram of rare events, over the time range that is shown: between two events a rate is empty.
+    What had no event is left out (its quantile is NaN, which is not 0 or more)."""
+    events = f"increase(tocsin_{histogram}_bucket{{{JOB},{matchers}}}[$__range])"
+    return f"histogram_quantile({share}, sum by ({by}, le) ({events})) >= 0"

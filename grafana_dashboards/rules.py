@@ -107,7 +107,7 @@ def _table(bundle: Bundle) -> Panel:
             Column("Value #C", "Limit", 130, unit="short"),
             Column("runbook", "Runbook", 260, texts=runbooks, link=("Open the runbook", "${runbooks}/${__value.text}.md")),
         ),
-        sort=("State", True),
+        sort=(("State", True), ("Layer", False), ("Alert", False)),
     )
 
 

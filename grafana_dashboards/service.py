@@ -8,7 +8,12 @@ from typing import Final
 from grafana_dashboards import limits, parts, variables
 from grafana_dashboards.model import Annotation, Column, Dashboard, Kind, Line, Panel, Row, Target, When
 from grafana_dashboards.palette import BLUE, GREY, IN_FORCE, ORANGE, PURPLE, READY, SKY, VERMILION
-from grafana_dashboards.promql import JOB, increase, or_zero, quantile, rate
+from grafana_dashboards.promql import JOB, increase, or_zero, quantile, quantile_in_range
+
+GOT_THROUGH: Final = "ok|reconciled"
+NEEDLESS: Final = "skipped|not_needed|replaced|over"
+"""Outcomes of deliveries; every other one is a message that did not get through, or not yet."""
+_ENDED: Final = "{{receiver}}: {{outcome}}"
 
 
 def service(meta_rules: Path) -> Dashboard:
@@ -83,8 +88,9 @@ def _now() -> tuple[Panel, ...]:
 
 
 _EMPTY: Final = {
-    "Age of what is judged": "known with Kafka only",
-    "Deliveries": "nothing was delivered",
+    "Age of what is judged": parts.NO_AGE,
+    "Deliveries": "no receiver is set up",
+    "Time until a message is answered": "nothing was delivered",
     "Age of the last canary": "no canary is set up",
     "Heartbeats": "no heartbeat is set up",
 }
@@ -101,7 +107,7 @@ def _reading() -> tuple[Panel, ...]:
         _graph(
             "Records per second",
             "Folded in, by what became of them.",
-            Target(rate("records_total", "outcome"), "{{outcome}}"),
+            *parts.records(),
             unit="ops",
         ),
         _graph(
@@ -124,8 +130,8 @@ def _judging(behind: tuple[Line, ...]) -> tuple[Panel, ...]:
     return (
         _graph(
             "Age of what is judged",
-            "Age of the newest record when it was evaluated, where records come through Kafka. The line is TocsinBehind's.",
-            Target(f"max(tocsin_evaluation_lag_seconds{{{JOB}}})", "evaluation lag", When.KAFKA, BLUE),
+            f"{parts.AGE} The line is TocsinBehind's.",
+            Target(f"max(tocsin_evaluation_lag_seconds{{{JOB}}})", "evaluation lag", When.RECEIVED, BLUE),
             unit="s",
             lines=behind,
         ),
@@ -151,8 +157,19 @@ def _delivering(late: tuple[Line, ...], canary: tuple[Line, ...]) -> tuple[Panel
     return (
         _graph(
             "Deliveries",
-            "Attempts within the time range, by receiver and outcome. Anything but ok is tried again, or is in the log.",
-            Target(increase("deliveries_total", "receiver, outcome"), "{{receiver}}: {{outcome}}", When.SICK),
+            "Attempts within the time range, by receiver and outcome. Blue got through, grey was needed no more. Vermilion is"
+            " tried again, or its reason is in the log.",
+            Target(_attempts(f'outcome=~"{GOT_THROUGH}"'), _ENDED, colour=BLUE, shades=True),
+            Target(_attempts(f'outcome=~"{NEEDLESS}"'), _ENDED, When.SICK, GREY, shades=True),
+            Target(_attempts(f'outcome!~"{GOT_THROUGH}|{NEEDLESS}"'), _ENDED, When.SICK, VERMILION, shades=True),
+        ),
+        _graph(
+            "Time until a message is answered",
+            "From the commit of a message to the receiver's ok, all retries included; within the time range. Half of them took"
+            " no longer than p50, 99 of 100 no longer than p99.",
+            Target(_answered(0.5), "{{receiver}}: p50", When.SICK, SKY, shades=True),
+            Target(_answered(0.99), "{{receiver}}: p99", When.SICK, BLUE, shades=True),
+            unit="s",
         ),
         _graph(
             "Oldest message that is due",
@@ -175,10 +192,23 @@ def _delivering(late: tuple[Line, ...], canary: tuple[Line, ...]) -> tuple[Panel
         ),
         _graph(
             "Heartbeats",
-            "Signs of life to the dead-man service within the time range, by outcome.",
-            Target(increase("heartbeats_total", "outcome"), "{{outcome}}", When.LOGGED),
+            "Signs of life to the dead-man service within the time range, by outcome. Blue arrived, vermilion did not.",
+            Target(_beats('outcome="ok"'), "{{outcome}}", When.LOGGED, BLUE),
+            Target(_beats('outcome!="ok"'), "{{outcome}}", When.LOGGED, VERMILION, shades=True),
         ),
     )
+
+
+def _attempts(outcomes: str) -> str:
+    return increase("deliveries_total", "receiver, outcome", outcomes)
+
+
+def _beats(outcomes: str) -> str:
+    return increase("heartbeats_total", "outcome", outcomes)
+
+
+def _answered(share: float) -> str:
+    return quantile_in_range(share, "delivery_seconds", "receiver", f'outcome=~"{GOT_THROUGH}"')
 
 
 def _keeping() -> tuple[Panel, ...]:
