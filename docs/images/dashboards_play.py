@@ -12,7 +12,8 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from docs.images.dashboards_svg import Asked, picture
+from docs.images.dashboards_pen import Asked
+from docs.images.dashboards_svg import picture
 from grafana_dashboards.queries import several, single
 from grafana_dashboards.shipped import shipped
 from service.demo.play import play
