@@ -77,9 +77,7 @@ def by_processes(
         except CannotReplay as error:
             return _Unread(str(error))
 
-    # Without a thread that redraws the bar: processes are forked while it stands.
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    progress = Progress(*columns, console=err(), transient=True, disable=not sys.stderr.isatty(), auto_refresh=False)
+    progress = without_thread()
     with progress:
         task = progress.add_task(what, total=len(recordings))
         progress.refresh()
@@ -96,6 +94,12 @@ def by_processes(
         else:
             results.append(result)
     return results
+
+
+def without_thread() -> Progress:
+    """A bar that no thread redraws (`refresh` does): processes are forked while it stands."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=err(), transient=True, disable=not sys.stderr.isatty(), auto_refresh=False)
 
 
 class _Unread(NamedTuple):

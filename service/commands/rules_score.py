@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from service import forking
+from service.commands import progress
 from service.commands.terminal import config_errors_are_shown, err, fail, plural
 from service.labels import LABELS, LabelsError
 from service.replay import CannotReplay
@@ -55,7 +55,7 @@ _FORMATS: Final = ("text", "markdown", "json")
     help="A report in Markdown: exit 1, and write nothing, when a figure is worse than it keeps or accepts.",
 )
 @click.option("--peers", is_flag=True, help="The same for rlwatch and rldoctor, if they are installed, as they come.")
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes.")
+@click.option("--jobs", type=click.IntRange(min=1), default=forking.cores, show_default="cores", help="Processes.")
 def score(
     root: Path,
     rule_dirs: tuple[Path, ...],
@@ -122,12 +122,14 @@ def _report(path: Path) -> kept.Report:
 
 
 def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, baselines: Path | None, peers: bool, jobs: int) -> Score:
-    progress = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=err(), transient=True,
-        disable=not sys.stderr.isatty(),
-    )  # fmt: skip
-    with progress:
-        task = progress.add_task("runs", total=None)
+    bar = progress.without_thread()
+    with bar:
+        task = bar.add_task("runs", total=None)
+
+        def tell(done: int, of: int) -> None:
+            bar.update(task, completed=done, total=of)
+            bar.refresh()
+
         return score_runs(
             root,
             rule_dirs,
@@ -135,7 +137,7 @@ def _score(root: Path, rule_dirs: tuple[Path, ...], *, shipped: bool, baselines:
             peers=peers,
             baselines=baselines,
             jobs=jobs,
-            progress=lambda done, of: progress.update(task, completed=done, total=of),
+            progress=tell,
         )
 
 

@@ -1,27 +1,21 @@
-"""All labelled runs of a corpus, watched by a few processes at once."""
+"""All labelled runs of a corpus, watched by a few processes at once (`service.forking`)."""
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from collector.recorded import chooser
 from rules.model import Severity
-from service import bundles
+from service import bundles, forking
 from service.baselines import load_baselines
-from service.labels import Label, scored
+from service.labels import scored
 from service.recordings import Recording
 from service.scoring.alarms import Grade
 from service.scoring.figures import RuleFigure, Total, rules, total
 from service.scoring.peers import load_peers
 from service.scoring.watched import TOCSIN, Watched, watch
-
-_PORTIONS: Final = 4
-"""Per process: few, since each portion loads the rules, and more than one, since runs are of different length."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +28,6 @@ class Score:
     rules: tuple[RuleFigure, ...]
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a process needs; everything in it can be sent to another one."""
-
-    runs: tuple[tuple[Recording, Label], ...]
-    rules: tuple[Path, ...]
-    shipped: bool
-    peers: bool
-    baselines: Path | None = None
-    """Folder or file of recorded clean baselines."""
-
-
 def score(
     root: Path,
     own: Sequence[Path] = (),
@@ -53,7 +35,7 @@ def score(
     shipped: bool = True,
     peers: bool = False,
     baselines: Path | None = None,
-    jobs: int = 2,
+    jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Score:
     """Watch every labelled run below `root` with the bundle, in `jobs` processes; `progress` gets runs done and runs in all.
@@ -62,20 +44,26 @@ def score(
     and of the alarms of all. Raises LabelsError, CannotReplay, ConfigErrors, and PeerMissing when `peers` are asked for and not
     installed.
     """
-    if peers:
-        load_peers()
-    load_baselines(baselines)  # faults in them are told here, not by a process
+    others = load_peers() if peers else []
+    recorded_for = chooser(load_baselines(baselines))
+    engine = bundles.engine(own, shipped=shipped)
     labels = scored(root)
-    severities = {alert.name: alert.severity for alert in bundles.engine(own, shipped=shipped).bundle.alerts}
-    runs = [
-        (Recording((root / label.file).resolve(), label.format, run, labelled=True), label) for run, label in labels.items()
-    ]
-    tasks = [Task(tuple(portion), tuple(own), shipped, peers, baselines) for portion in _portions(runs, jobs)]
+    # The largest first, so that no process is left alone with a long one at the end.
+    largest = sorted(labels, key=lambda run: _size(root / labels[run].file), reverse=True)
+
+    def work(run: str) -> Watched:
+        label = labels[run]
+        recording = Recording((root / label.file).resolve(), label.format, run, labelled=True)
+        return watch(recording, label, engine, others, recorded_for)
+
     watched: dict[str, Watched] = {}
-    for portion in _done(tasks, jobs):
-        watched.update((each.run, each) for each in portion)
-        progress(len(watched), len(runs))
-    return figures([watched[run] for run in labels], severities)
+
+    def done(result: Watched) -> None:
+        watched[result.run] = result
+        progress(len(watched), len(labels))
+
+    forking.in_order(work, largest, jobs, done)
+    return figures([watched[run] for run in labels], {alert.name: alert.severity for alert in engine.bundle.alerts})
 
 
 def figures(runs: Sequence[Watched], severities: dict[str, Severity]) -> Score:
@@ -88,35 +76,5 @@ def figures(runs: Sequence[Watched], severities: dict[str, Severity]) -> Score:
     )
 
 
-def work(task: Task) -> list[Watched]:
-    """What one process does."""
-    engine = bundles.engine(task.rules, shipped=task.shipped)
-    peers = load_peers() if task.peers else []
-    recorded_for = chooser(load_baselines(task.baselines))
-    return [watch(recording, label, engine, peers, recorded_for) for recording, label in task.runs]
-
-
-def _portions(runs: Sequence[tuple[Recording, Label]], jobs: int) -> list[list[tuple[Recording, Label]]]:
-    """The runs dealt out, the largest first, so that no process is left alone with a long one at the end."""
-    largest = sorted(runs, key=lambda each: _size(each[0].path), reverse=True)
-    count = 1 if jobs == 1 else min(len(runs), jobs * _PORTIONS)
-    return [largest[number::count] for number in range(count)]
-
-
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _done(tasks: Sequence[Task], jobs: int) -> Iterator[list[Watched]]:
-    if jobs == 1:
-        yield from map(work, tasks)
-        return
-    # Not forked: a copy of a process with threads may hold locks that nobody will release.
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(work, task) for task in tasks]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
