@@ -63,6 +63,9 @@ def _identity(made: Mapping[str, Any]) -> Found:
     for key in ("id", "version"):
         if key in made:
             yield "dashboard", "own-id", f"`{key}` belongs to one Grafana and may not be in the file"
+    for key in ("__inputs", "__requires", "__elements"):
+        if key in made:
+            yield "dashboard", "export", f"`{key}` is filled by the import dialog alone, not by provisioning"
     if made.get("editable") is not False:
         yield "dashboard", "editable", "it can be edited in the browser, and the edit is lost"
     if not {"tocsin", "generated"} <= set(made.get("tags", [])):

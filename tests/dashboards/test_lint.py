@@ -66,6 +66,7 @@ TRAPS: list[tuple[Callable[[Json], None], str]] = [
     (at("", "uid", to="not a uid"), "uid"),
     (at("", "id", to=3), "own-id"),
     (at("", "version", to=3), "own-id"),
+    (at("", "__inputs", to=[{"name": "DS_PROMETHEUS"}]), "export"),
     (at("", "editable", to=True), "editable"),
     (at("", "tags", to=["tocsin"]), "tags"),
     (at("", "description", to="A dashboard."), "description"),

@@ -22,7 +22,7 @@ from grafana_dashboards.queries import Use, interpolated, queries
 from tests.kit import kafka, panels, prometheus, recorded
 from tests.kit.asking import http_client
 from tests.kit.collecting import Process, collecting, spooled, until
-from tests.kit.pipelines import begin, step
+from tests.kit.pipelines import begin, end, step
 from tests.kit.receivers import FakeServer, Reply, Request
 
 pytestmark = pytest.mark.prometheus
@@ -256,10 +256,46 @@ def test_what_did_not_get_through_is_counted_apart(sick: Scraped) -> None:
         assert {("out", "")} <= answered <= {("out", ""), ("other", "")}
 
 
-def test_a_run_that_ends_is_gone_from_the_tables(sick: Scraped) -> None:
-    """Nothing may look back over a series that vanished: a table of instants shows what is, not what was."""
-    (gone,) = [each for each in queries(panels.committed()["tocsin-run"]) if each.place == "State"]
-    assert panels.ask(sick.url, gone, panels.values("never-was", False)).samples == 0
+def test_links_to_tocsin_are_pages_of_it(sick: Scraped) -> None:
+    """As Grafana fills them, for a run that is there; and a run that is not there is told apart."""
+    filled = {**panels.values(SICK, False), "collector": sick.collector.url}
+    addresses = {link["url"] for made in panels.committed().values() for link in made["links"] if link["type"] == "link"}
+    assert {address.removeprefix("${collector}") for address in addresses} == {"/", "/readyz", "/runs/${run:percentencode}"}
+    with http_client() as client:
+        for address in addresses:
+            assert client.get(interpolated(address, filled)).status_code == 200, address
+        assert client.get(f"{sick.collector.url}/runs/never-was").status_code == 404
+
+
+def test_a_run_that_ended_is_gone_from_what_shows_now(tmp_path: Path, prometheus_server: prometheus.Start) -> None:
+    """Nothing may look back over a series that vanished: tiles and tables show what is, not what was five minutes ago."""
+    with collecting(tmp_path, "limits: {linger: 1s}\n") as process:
+        targets = [{"targets": [process.url.removeprefix("http://")]}]
+        server = prometheus_server(
+            {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "tocsin", "static_configs": targets}]}
+        )
+        scraped = Scraped(process, server.url)
+        spooled(tmp_path, "r", [begin("r", team="red"), step("r", 1, weight_sync_mismatch=1.0)])
+        asked = [
+            query
+            for uid, made in panels.committed().items()
+            for query in queries(made)
+            if query.use is Use.INSTANT and uid != "tocsin-service" and query.place not in OF_TOCSIN
+        ]
+
+        def shown() -> set[str]:
+            """Places that show something of the run; a count of 0 shows nothing."""
+            answers = [(query.place, found(scraped, interpolated(query.expr, panels.values("r", False)))) for query in asked]
+            return {place for place, answer in answers if any(float(each["value"][1]) for each in answer)}
+
+        until(lambda: {"Alerts that fire now", "Step", "Last record", "Running", "Pages"} <= shown(), "the run")
+        spooled(tmp_path, "r", [end("r", 2)])
+        until(lambda: shown() == set(), "nothing is shown of it any more")
+        until(lambda: found(scraped, "count_over_time(tocsin_run_step[5m]) > 1"), "its history stays")
+
+
+OF_TOCSIN = ("Collector", "Rules that failed or had no data, within the time range")
+"""Not of a run, or of a time and not of now."""
 
 
 # ---- planted faults
