@@ -28,7 +28,9 @@ class Bench:
         clock: Callable[[], float] = time.time,
         config_text: str = CONFIG,
         rules: str = RULES,
+        on_commit: Callable[[Processed], None] | None = None,
     ) -> None:
+        """`on_commit` is told on the thread that commits; without one, `commits` are kept."""
         self.folder = folder
         self.written: list[str] = []
         self.commits: list[Processed] = []
@@ -41,7 +43,7 @@ class Bench:
             redactor=Redactor(),
             clock=clock,
             write=self.written.append,
-            on_commit=self.commits.append,
+            on_commit=on_commit or self.commits.append,
         )
         self.running.start()
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -20,13 +21,16 @@ from collector import health
 from rules.model import EventState
 from service import config
 from service.commands import collect
+from service.consume import Processed
 from service.notify import steady
 from service.running import Running
 from service.store.guard import StoreGuard
 from service.store.model import StoreError
+from service.store.store import Store
 from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import step, steps
 from tests.kit.running import ALERTS, CONFIG, Bench
+from tests.kit.services import PATIENCE
 
 
 @pytest.fixture
@@ -212,7 +216,7 @@ def test_the_signals_that_came_together_are_one_decision(numbers: list[signal.Si
 
 def test_a_receiver_that_hangs_does_not_keep_the_end_and_is_told_after_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(60)
+        silent.settimeout(PATIENCE)
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/hook"
         hook = f"receivers:\n  hook: {{kind: webhook, url: '{url}', timeout: 2}}\ndefault: hook\n"
         bench = Bench(tmp_path, alerts=hook)
@@ -245,12 +249,20 @@ def test_ended_in_the_middle_of_catching_up_and_started_again_it_is_the_same_run
     values = [20.0 if number % 100 in (50, 51, 52) else 1.0 for number in range(1, 6_001)]
     rows = steps("r", values)
     spooled(tmp_path, "r", rows)
-    bench = Bench(tmp_path)
-    until(lambda: reached(bench, "r", 100), "the middle")
-    assert bench.running.stop()
+    made = threading.Event()
+
+    def first_commit(_: Processed) -> None:
+        assert made.wait(PATIENCE)
+        ended.running.consumer.stop()
+
+    ended = Bench(tmp_path, on_commit=first_commit)
+    made.set()
+    until(lambda: not ended.running.alive, "it ends after its first batch")
+    assert ended.running.stop()
+    with Store(f"sqlite:///{tmp_path / 'tocsin.db'}") as store:
+        assert 100 < store.runs()[0].step < len(values), "it was stopped in the middle"
     again = Bench(tmp_path)
     try:
-        assert again.running.store.runs()[0].step < len(values), "it was stopped before the end"
         until(lambda: reached(again, "r", len(values)), "the end of the file")
         high = [event for event in history(again, "r") if event[0] == "High"]
         expected = [
