@@ -16,6 +16,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from collector.samples import SeriesView
+
+__all__ = ["SeriesView"]
+
 
 class Provenance(enum.StrEnum):
     """Where the numbers of a series come from. A rule may demand EXACT; a PROXY never shares a threshold with it."""
@@ -83,18 +87,6 @@ class Baseline(msgspec.Struct, frozen=True):
     scale: float
     """1.4826 MAD with a floor; never 0."""
     count: int
-
-
-class SeriesView(Protocol):
-    """One metric of one run: the last samples, oldest first, steps strictly increasing. To be read only: series that have the
-    same steps may share the array of them."""
-
-    @property
-    def provenance(self) -> Provenance: ...
-    @property
-    def steps(self) -> array[int]: ...
-    @property
-    def values(self) -> array[float]: ...
 
 
 class RunView(Protocol):

@@ -115,7 +115,6 @@ class Run:
         self._configured = False
         self._life = LifeCycle()
         self._signals: tuple[Signal, ...] = tuple(self._life if kind is LifeCycle else kind() for kind in SIGNALS)
-        self._updates = tuple(signal.update for signal in self._signals)
         self._baselines = Baselines()
         self.baselines: Mapping[str, Baseline] = self._baselines.in_force
         """Baselines by series key: the recorded one that matches the labels, else the run's own once it is frozen."""
@@ -335,8 +334,8 @@ class Run:
 
     def _derive(self, row: Row, newest: bool) -> None:
         derived = Derived()
-        for update in self._updates:
-            update(self, row, derived)
+        for signal in self._signals:
+            signal.update(self, row, derived)
         self.arrived = self._book.write(derived, self.step, newest, self.arrived)
         self._baselines.update(self, row)
 

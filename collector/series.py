@@ -11,21 +11,20 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from collector.model import Provenance
+from collector.samples import SeriesView
 
 SLACK: Final = 8
 """A series is trimmed when it is longer than depth + depth / SLACK: 1.125 times the depth at most, and O(1) per append."""
 
 
-class Series:
-    """Samples of one metric, oldest first; steps strictly increasing. Satisfies `collector.model.SeriesView`."""
+class Series(SeriesView):
+    """A series as the collector keeps it."""
 
-    __slots__ = ("alone", "provenance", "shared", "steps", "values")
+    __slots__ = ("alone", "shared")
 
     def __init__(self, provenance: Provenance, steps: array[int] | None = None, values: array[float] | None = None) -> None:
-        self.provenance = provenance
-        self.steps: array[int] = array("q") if steps is None else steps
-        # Keeps its identity for the life of the series: the hot path and the exporter hold on to it.
-        self.values: array[float] = array("d") if values is None else values
+        # `values` keeps its identity for the life of the series: the hot path and the exporter hold on to it.
+        super().__init__(provenance, array("q") if steps is None else steps, array("d") if values is None else values)
         self.shared = False
         """`steps` is that of other series too (collector.columns): it changes with all of them or not at all."""
         self.alone = False

@@ -186,11 +186,15 @@ class Compiler:
             if not math.isfinite(value):
                 self.fail(f"{render(node)} is not finite", node)
             return known(value)
-        run = (
-            quantities.Quotient(a.run, b.run, render(node))
-            if node.operator == "/"
-            else quantities.ARITHMETIC[node.operator](a.run, b.run)
-        )
+        run: Quantity
+        if node.operator == "/":
+            run = quantities.Quotient(a.run, b.run, render(node))
+        elif node.operator == "*" and a.constant is not None:
+            run = quantities.Multiple(b.run, a.constant)
+        elif node.operator == "*" and b.constant is not None:
+            run = quantities.Multiple(a.run, b.constant)
+        else:
+            run = quantities.ARITHMETIC[node.operator](a.run, b.run)
         return Num(run, data=a.data or b.data)
 
     def _call(self, node: Call) -> Num:

@@ -1,6 +1,9 @@
 """The conditions that compiled expressions are made of: a tree of small objects over that of `rules.quantities`.
 
 A truth value is one of the four of `rules.frame`. Types were checked before; nothing here raises.
+
+A number that is kept in the frame has a name of its own beside the one that is compared: compiled, the one that is known to be
+a number is a bare one, and keeping that would make an object of it once more.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rules.facts import setting
-from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Decisive, Frame
+from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame
 from rules.quantities import Quantity
 from rules.windows import Locate
 
@@ -68,13 +71,17 @@ class Comparison(Condition):
         self._order: Final = _order(symbol)
 
     def of(self, frame: Frame) -> int:
-        one = self._value.of(frame)
+        value = self._value.of(frame)
+        one = value
         if one is None:
             return UNKNOWN
-        two = self._limit.of(frame)
+        limit = self._limit.of(frame)
+        two = limit
         if two is None:
             return UNKNOWN
-        frame.decisive = (one, two, self._symbol)
+        frame.value = value
+        frame.limit = limit
+        frame.symbol = self._symbol
         if not (-_INF < one < _INF and -_INF < two < _INF):
             return NON_FINITE
         order = self._order
@@ -86,22 +93,26 @@ class Comparison(Condition):
 class AgainstConstant(Condition):
     """`Comparison` with a limit that is known at load, the most frequent one."""
 
-    __slots__ = ("_limit", "_order", "_symbol", "_value")
+    __slots__ = ("_limit", "_order", "_shown", "_symbol", "_value")
 
     def __init__(self, value: Quantity, limit: float, symbol: str) -> None:
         self._value: Final = value
         self._limit: Final = limit
+        self._shown: Final[float | None] = limit
         self._symbol: Final = symbol
         self._order: Final = _order(symbol)
 
     def of(self, frame: Frame) -> int:
-        one = self._value.of(frame)
+        value = self._value.of(frame)
+        one = value
         if one is None:
             return UNKNOWN
-        limit = self._limit
-        frame.decisive = (one, limit, self._symbol)
+        frame.value = value
+        frame.limit = self._shown
+        frame.symbol = self._symbol
         if not -_INF < one < _INF:
             return NON_FINITE
+        limit = self._limit
         order = self._order
         if order:
             return TRUE if (one > limit if order > 0 else one < limit) else FALSE
@@ -142,10 +153,12 @@ class Both(Condition):
         one = self._left.of(frame)
         if one == FALSE:
             return FALSE
-        side: Decisive | None = frame.decisive
+        value, limit, symbol = frame.value, frame.limit, frame.symbol
         two = self._right.of(frame)
         if one < two or (one == two and self._left_leads):
-            frame.decisive = side
+            frame.value = value
+            frame.limit = limit
+            frame.symbol = symbol
             return one
         return two
 
@@ -164,10 +177,12 @@ class Either(Condition):
         one = self._left.of(frame)
         if one == TRUE:
             return TRUE
-        side: Decisive | None = frame.decisive
+        value, limit, symbol = frame.value, frame.limit, frame.symbol
         two = self._right.of(frame)
         if one > two or (one == two and self._left_leads):
-            frame.decisive = side
+            frame.value = value
+            frame.limit = limit
+            frame.symbol = symbol
             return one
         return two
 
@@ -182,7 +197,9 @@ class IsNan(Condition):
         number = self._value.of(frame)
         if number is None:
             return UNKNOWN
-        frame.decisive = (number, None, "is_nan")
+        frame.value = number
+        frame.limit = None
+        frame.symbol = "is_nan"
         return TRUE if number != number else FALSE
 
 

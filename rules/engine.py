@@ -18,7 +18,7 @@ from collector.model import RuleSample, RunView, series_key
 from rules.bundle import Bundle
 from rules.conditions import Condition
 from rules.events import Events
-from rules.frame import FALSE, UNKNOWN, Decisive, Frame, NothingFires
+from rules.frame import FALSE, UNKNOWN, Frame, NothingFires
 from rules.judging import Evaluation, Judging
 from rules.model import Phase, Verdict
 from rules.overlay import extended
@@ -36,7 +36,6 @@ _PENDING: Final = Phase.PENDING
 _NOT_COUNTING: Final = (Phase.INACTIVE, Phase.FIRING)
 """Phases in which a rule without inputs may be judged again at a later row of its step: nothing is counted, so that a
 restart between the two rows, which knows of no first judgement, comes to the same state."""
-_NO_COMPARISON: Decisive | None = None
 _NOTHING_FIRES: Final = NothingFires()
 
 
@@ -58,13 +57,14 @@ class _Entry(NamedTuple):
 class _Lane:
     """An entry with all that the usual case asks for at hand."""
 
-    __slots__ = ("condition", "entry", "fan", "plain", "state")
+    __slots__ = ("condition", "entry", "fan", "plain", "state", "waits")
 
     def __init__(self, entry: _Entry, state: RuleState) -> None:
         self.entry: Final = entry
         self.condition: Final[Condition] = entry.program.condition
         self.fan: Final[Mapping[str, str] | None] = entry.instance.fan
         self.plain: Final[bool] = entry.program.plain
+        self.waits: Final[tuple[str, ...]] = entry.waits
         self.state: Final = state
 
 
@@ -151,9 +151,10 @@ class Engine:
         if first:
             states.judged_to = here
         for lane in _plan(rules, view, states, judging, here):
-            state, entry = lane.state, lane.entry
+            state = lane.state
             frame.fan = lane.fan
             if not lane.plain:
+                entry = lane.entry
                 program = entry.program
                 if program.gaps and state.phase is not _INACTIVE:
                     state = judging.judge_gaps(program, entry.instance, state)
@@ -162,27 +163,27 @@ class Engine:
                     continue
             elif not first and state.evaluated == here:
                 continue
-            frame.decisive = _NO_COMPARISON
-            frame.why = ""
+            frame.clear()
             try:
                 truth = lane.condition.of(frame)
             except Exception as error:
-                judging.failed(entry.program, entry.instance, state, error)
+                judging.failed(lane.entry.program, lane.entry.instance, state, error)
                 continue
-            decisive = frame.decisive
-            if decisive is not None:
-                state.value, state.limit, _ = decisive
+            if frame.symbol:
+                state.value = frame.value
+                state.limit = frame.limit
             if truth == FALSE and newest and state.phase is _INACTIVE:  # nearly always
                 state.evaluated = here
                 state.verdict = _OK
                 if state.reason:
                     state.reason = ""
-                if entry.waits and _incomplete(entry.waits, frame):
-                    states.dirty.add(entry.instance.key)
+                if lane.waits and _incomplete(lane.waits, frame):
+                    states.dirty.add(lane.entry.instance.key)
                 continue
             if truth == UNKNOWN:
                 state.verdict, state.reason = _NO_DATA, frame.why
                 continue
+            entry = lane.entry
             done = state.evaluated
             late = not newest and done > here and done[0] == here[0] and view.steps[-1] >= done[1]
             if not late:
@@ -212,14 +213,15 @@ class Engine:
                 frame.fan = instance.fan
                 if program.guarded and judging.guarded(program, state):
                     continue
-                frame.decisive = _NO_COMPARISON
+                frame.clear()
                 try:
                     truth = program.condition.of(frame)
                 except Exception as error:
                     judging.failed(program, instance, state, error)
                     continue
-                if frame.decisive is not None:
-                    state.value, state.limit, _ = frame.decisive
+                if frame.symbol:
+                    state.value = frame.value
+                    state.limit = frame.limit
                 if truth != UNKNOWN and not (truth == FALSE and state.phase is _INACTIVE):
                     judging.judge(program, instance, state, truth)
         return judging.result()

@@ -44,9 +44,10 @@ Decisive = tuple[float, float | None, str]
 
 
 class Frame:
-    """One run at one record. Reused for all rules of the record; `decisive` and `why` are those of the last evaluation."""
+    """One run at one record. Reused for all rules of the record; the decisive comparison and `why` are those of the last
+    evaluation, once `clear` was called before it."""
 
-    __slots__ = ("alerts", "decisive", "fan", "series", "silence", "step", "view", "why")
+    __slots__ = ("alerts", "brought", "fan", "limit", "series", "silence", "step", "symbol", "value", "view", "why")
 
     def __init__(self, view: RunView, alerts: FiringView, silence: float = 0.0) -> None:
         self.view = view
@@ -58,9 +59,33 @@ class Frame:
         """Seconds since the newest record arrived; 0 while a record is evaluated."""
         self.fan: Mapping[str, str] | None = None
         """Series key by bare name, for the labelled metrics of the instance that is evaluated."""
-        self.decisive: Decisive | None = None
+        # The decisive comparison. Three attributes: a record makes dozens, and a tuple for each costs more than they do.
+        self.value: float | None = None
+        self.limit: float | None = None
+        self.symbol = ""
+        """Its operator; empty where nothing was compared."""
         self.why = ""
         """Why the result is UNKNOWN."""
+        self.brought: array[int] | None = None
+        """Steps that are known to end at the current one; most series share one array of them."""
+
+    @property
+    def decisive(self) -> Decisive | None:
+        """The comparison that decided; None where nothing was compared."""
+        value = self.value
+        return None if not self.symbol or value is None else (value, self.limit, self.symbol)
+
+    def clear(self) -> None:
+        """Forget the evaluation before."""
+        self.symbol = ""
+        self.why = ""
+
+    def brings(self, steps: array[int]) -> bool:
+        """Whether a series with these steps has its newest sample at the current step."""
+        if steps and steps[-1] == self.step:
+            self.brought = steps
+            return True
+        return False
 
     def find(self, key: str) -> SeriesView | None:
         """A series by its key, or by its bare name in a fanned-out instance."""

@@ -35,6 +35,13 @@ def has_nan(window: Samples) -> bool:
     return check != check and any(value != value for value in window)
 
 
+def in_order(window: Samples) -> list[float]:
+    """The samples from the smallest on."""
+    ordered = window.tolist() if isinstance(window, array) else list(window)  # at half the cost of asking an array for each
+    ordered.sort()
+    return ordered
+
+
 def total(window: Samples) -> float:
     """The sum; infinite when it is beyond float, NaN with a NaN or two opposite infinities."""
     try:
@@ -58,7 +65,7 @@ def mean(window: Samples) -> float:
 
 def median(window: Samples) -> float:
     """The middle sample, or the mean of the two in the middle."""
-    ordered = sorted(window)
+    ordered = in_order(window)
     check = sum(ordered)
     if check != check and has_nan(ordered):  # an infinity of either sign makes it NaN too
         return math.nan
@@ -114,7 +121,7 @@ def quantile(window: Samples, q: float) -> float:
     """The q-quantile, 0 <= q <= 1, by linear interpolation between the order statistics."""
     if has_nan(window):
         return math.nan
-    ordered = sorted(window)
+    ordered = in_order(window)
     place = q * (len(ordered) - 1)
     below = int(place)
     part = place - below

@@ -52,7 +52,7 @@ class Bare(Quantity):
             series = frame.find(self._key)
         if series is not None:
             steps = series.steps
-            if steps and steps[-1] == frame.step:
+            if steps is frame.brought or frame.brings(steps):
                 return series.values[-1]
             if end := frame.end(steps):
                 return series.values[end - 1]
@@ -103,12 +103,10 @@ class OfRecords(Quantity):
             frame.missing(self._key)
             return None
         steps = series.steps
-        end = len(steps)
-        if not end or steps[-1] != frame.step:
-            end = frame.end(steps)
-            if not end:
-                frame.missing(self._key)
-                return None
+        end = len(steps) if steps is frame.brought or frame.brings(steps) else frame.end(steps)
+        if not end:
+            frame.missing(self._key)
+            return None
         if end < self._needed:
             frame.short(self._key, end, self._needed)
             return None
@@ -263,6 +261,20 @@ class Product(_Two):
             return None
         two = self._right.of(frame)
         return None if two is None else one * two
+
+
+class Multiple(Quantity):
+    """A number times a constant: the usual form of a limit that follows the run."""
+
+    __slots__ = ("_factor", "_inner")
+
+    def __init__(self, inner: Quantity, factor: float) -> None:
+        self._inner: Final = inner
+        self._factor: Final = factor
+
+    def of(self, frame: Frame) -> float | None:
+        value = self._inner.of(frame)
+        return None if value is None else value * self._factor
 
 
 class Quotient(_Two):

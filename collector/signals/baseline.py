@@ -14,10 +14,11 @@ which the recorded one is taken away.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Final
 
 from collector.model import Baseline
+from collector.samples import INF
 from collector.signals.protocol import Row, RunState
 
 SKIP: Final = 5
@@ -150,7 +151,7 @@ def centre_and_scale(ordered: list[float]) -> tuple[float, float]:
     left, right = centre - ordered[start], ordered[start + near - 1] - centre
     mad = left if left > right else right
     if not odd:  # the next one outside is the upper of the two middle deviations
-        outer = inf if start == 0 else centre - ordered[start - 1]
+        outer = INF if start == 0 else centre - ordered[start - 1]
         if start + near < count and ordered[start + near] - centre < outer:
             outer = ordered[start + near] - centre
         mad = mad / 2.0 + outer / 2.0

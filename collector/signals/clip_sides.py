@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from collector.catalogue import Metric
 from collector.model import Provenance
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 from collector.signals.trend import level
 
 HIGH: Final = "ppo_clip_high_ratio"
@@ -46,7 +46,7 @@ _SIGNAL: Final = Block(*(metric.name for metric in METRICS))
 _PROXY: Final = Block(*(metric.name for metric in METRICS), provenance=Provenance.PROXY)
 
 
-class ClipSides:
+class ClipSides(Signal):
     """How many records in a row are heavy on the low side; the shares follow from the stored samples."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from collector.catalogue import Metric
 from collector.series import Series, window
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 
 GPUS: Final = ("gpus", "n_gpus", "world_size")
 GRAD: Final = "grad_norm"
@@ -30,7 +30,7 @@ _SECONDS: Final = Block("gpu_seconds")
 _SHARE: Final = Block("zero_gradient_share")
 
 
-class Cost:
+class Cost(Signal):
     """Everything follows from the configuration, the clock of the records and the stored samples."""
 
     def __init__(self) -> None:

@@ -20,13 +20,13 @@ records. Values that are not finite are left out, and the others close ranks; th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from math import isfinite, log
 from typing import Any, Final
 
 from collector.catalogue import Metric
 from collector.series import window
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 from collector.signals.trend import LEAST, Trend, explained, level, line
 
 ENTROPY: Final = "policy_entropy"
@@ -63,7 +63,7 @@ _REACH: Final = Block("sharpening_without_reach")
 _KIND: Final = Block("healthy_compression", "template_collapse")
 
 
-class Diversity:
+class Diversity(Signal):
     """How the entropy fell at the beginning of the run; everything else follows from the stored samples."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Diversity:
         self.cut(0)
 
 
-def _records_left(slope: float, mean: float, values: Sequence[float]) -> float:
+def _records_left(slope: float, mean: float, values: list[float]) -> float:
     """Until the floor, by the better of the two fits to finite values."""
     ahead = (len(values) - 1) / 2.0  # from the middle of the window, where the line is at the mean, to the newest value
     now = mean + slope * ahead

@@ -13,13 +13,13 @@ Values that are not finite are left out of every window here; ess_ratio itself s
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import inf
 from typing import Any, Final
 
 from collector.catalogue import Metric
 from collector.model import Baseline
+from collector.samples import INF
 from collector.series import Series
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 from collector.signals.trend import Trend, level
 
 ESS: Final = "ess_ratio"
@@ -43,7 +43,7 @@ _TREND: Final = Block("ess_ratio_trend")
 _EVIDENCE: Final = ((Block("ess_decline_engine"), ENGINE), (Block("ess_decline_staleness"), STALENESS))
 
 
-class EssDecline:
+class EssDecline(Signal):
     """Level, trend and attribution; all follow from the stored samples and the baselines."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def _raised(series: Series, baseline: Baseline, step: int, late: bool) -> bool |
     if limit < other:
         limit = other
     values = series.values
-    if not late and len(values) >= SHORT and limit >= values[-1] > -inf and limit >= values[-2] and limit >= values[-3]:
+    if not late and len(values) >= SHORT and limit >= values[-1] > -INF and limit >= values[-2] and limit >= values[-3]:
         return False  # as usual: no mean is above what each of them is below
     mean = level(series, step, SHORT)
     return None if mean is None else mean > limit

@@ -15,14 +15,16 @@ finite are left out, and the others close ranks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from math import inf, isfinite
-from typing import Any, Final
+from array import array
+from collections.abc import Iterable
+from math import isfinite
+from typing import Final
 
 from collector.catalogue import Metric
 from collector.model import Baseline
+from collector.samples import INF
 from collector.series import Series, window
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 from collector.signals.trend import MannKendall, level, line
 
 CORRECT: Final = "response_length_correct_mean"
@@ -57,7 +59,7 @@ _COLLAPSE: Final = Block("length_collapse")
 _ALL_TRUNCATED: Final = Block("all_truncated")
 
 
-class Length:
+class Length(Signal):
     """Stateless: everything follows from the stored samples, the baseline and the configuration."""
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
@@ -78,23 +80,8 @@ class Length:
                 derived.blocks.append(_ALL_TRUNCATED)
                 derived.values.append(1.0 if cut else 0.0)
 
-    def cut(self, step: int) -> None:
-        """Nothing is kept."""
 
-    def phase_changed(self, changed: Collection[str]) -> None:
-        """Nothing is kept."""
-
-    def breaching(self, keys: Collection[str]) -> None:
-        """Nothing is learnt here."""
-
-    def dump(self) -> Any:
-        return None
-
-    def load(self, state: Any) -> None:
-        """Nothing is kept."""
-
-
-def _apart(correct: Sequence[float], incorrect: Sequence[float], derived: Derived) -> None:
+def _apart(correct: array[float], incorrect: array[float], derived: Derived) -> None:
     fit, other = line(correct), line(incorrect)
     if fit is None or other is None or fit[1] <= 0.0 or other[1] <= 0.0:
         return
@@ -107,13 +94,13 @@ def _apart(correct: Sequence[float], incorrect: Sequence[float], derived: Derive
     derived.values += (slope, other_slope, 1.0 if hack else 0.0, 1.0 if incorrect_grows and not correct_grows else 0.0)
 
 
-def _rises(values: Sequence[float]) -> bool:
+def _rises(values: Iterable[float]) -> bool:
     z = MannKendall(WINDOW, values).z()
     return z is not None and z > SURE
 
 
 def _collapsed(series: Series, baseline: Baseline, step: int, late: bool) -> bool | None:
-    if not late and LONG < series.values[-1] < inf:
+    if not late and LONG < series.values[-1] < INF:
         return False  # whatever the two before it: there are no negative lengths
     mean = level(series, step, SHORT)
     return None if mean is None else mean < SHORT_TOKENS and mean < SHORT_SHARE * baseline.centre

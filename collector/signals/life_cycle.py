@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from collector.catalogue import Metric
 from collector.signals.baseline import median
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 
 GAPS: Final = 64
 STALL_GAPS: Final = 5.0
@@ -96,7 +96,7 @@ _NONFINITE: Final = Block("nonfinite_metric_count")
 _FAILED: Final = Block("run_failed")
 
 
-class LifeCycle:
+class LifeCycle(Signal):
     """The rhythm of a run and the bookkeeping of its keys; bounded by the number of its series."""
 
     def __init__(self) -> None:

@@ -12,30 +12,42 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from collector.model import Baseline, Provenance
 from collector.series import Series
 from tocsin import wire
 
 
-class Row(NamedTuple):
-    """What is new about the row that is being applied."""
+class Row:
+    """What is new about the row that is being applied. Not to be changed."""
 
-    fresh: bool
-    """The first row of its step."""
-    late: bool
-    """Its step is behind the newest one: windows end at `run.step`, not at the newest sample."""
-    resumed: bool
-    """It opens a new attempt; windows were cut at its step just before."""
-    groups: wire.Groups | None
-    """Prompt groups, if this is the first row of its step that brings them."""
-    finite: bool
-    """Every number of the row is finite."""
-    present: frozenset[str]
-    """Series that the row's metrics feed for their step, those that are null included."""
-    dropped: int
-    """Records that the client had to drop since its start."""
+    __slots__ = ("dropped", "finite", "fresh", "groups", "late", "present", "resumed")
+
+    def __init__(
+        self,
+        fresh: bool,
+        late: bool,
+        resumed: bool,
+        groups: wire.Groups | None,
+        finite: bool,
+        present: frozenset[str],
+        dropped: int,
+    ) -> None:
+        self.fresh: Final = fresh
+        """The first row of its step."""
+        self.late: Final = late
+        """Its step is behind the newest one: windows end at `run.step`, not at the newest sample."""
+        self.resumed: Final = resumed
+        """It opens a new attempt; windows were cut at its step just before."""
+        self.groups: Final = groups
+        """Prompt groups, if this is the first row of its step that brings them."""
+        self.finite: Final = finite
+        """Every number of the row is finite."""
+        self.present: Final = present
+        """Series that the row's metrics feed for their step, those that are null included."""
+        self.dropped: Final = dropped
+        """Records that the client had to drop since its start."""
 
 
 class Block:
@@ -96,11 +108,13 @@ class RunState(Protocol):
     def baselines(self) -> Mapping[str, Baseline]: ...
 
 
-class Signal(Protocol):
-    """One rolling signal of one run."""
+class Signal:
+    """One rolling signal of one run. A base and no protocol: compiled, the run asks it directly. What a signal does not say
+    itself is here: it keeps nothing that a resume, a phase, a breach or a restart would change."""
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         """Fold one applied row in and add the values of its step to `derived`; no series twice."""
+        raise NotImplementedError
 
     def cut(self, step: int) -> None:
         """The run resumes at `step`: forget what belongs to that step and later ones, keep what was learnt of the run."""
@@ -113,6 +127,7 @@ class Signal(Protocol):
 
     def dump(self) -> Any:
         """The state as plain values that MessagePack carries without loss."""
+        return None
 
     def load(self, state: Any) -> None:
         """Become what `dump` returned."""

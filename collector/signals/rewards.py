@@ -21,12 +21,13 @@ out; a fall to a value that is not finite is none.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
+from collector.samples import INF
 from collector.series import Series, window
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 from collector.signals.reward_components import Components, Extremes
 from collector.signals.trend import finite
 
@@ -60,7 +61,7 @@ _NO_UPDATE: Final = Block("no_update")
 _COMPONENTS: Final = Block("reward_components_dead", "reward_component_divergence")
 
 
-class Rewards:
+class Rewards(Signal):
     """Where the components began; everything else follows from the stored samples."""
 
     def __init__(self) -> None:
@@ -85,18 +86,18 @@ class Rewards:
     def _fall_share(self, series: Series, step: int, late: bool) -> float | None:
         """None without two finite values before, or while the reward has had one value only."""
         value = series.at(step)
-        if value is None or not isfinite(value):
+        if value is None or not -INF < value < INF:
             return None
         before: Sequence[float] = window(series, step, BEFORE, offset=1) if late else series.values[-BEFORE - 1 : -1]
         total = sum(before)
-        if not isfinite(total):
+        if not -INF < total < INF:
             before = finite(before)
             total = sum(before)
         if len(before) < LEAST:
             return None
         low, high = Extremes(RANGE).of(series, step) if late else self._range.of(series, step)
         reach = high - low
-        return (total / len(before) - value) / reach if 0.0 < reach < inf else None
+        return (total / len(before) - value) / reach if 0.0 < reach < INF else None
 
     def cut(self, step: int) -> None:
         self._range.forget()

@@ -15,13 +15,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Collection, Sequence
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
+from collector.samples import INF
 from collector.series import window
 from collector.signals.baseline import centre_and_scale
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 
 WATCHED: Final = ("grad_norm", "kl_reference", "kl_old_policy", "policy_ratio_p99", "response_length_mean")
 WINDOW: Final = 20
@@ -41,7 +42,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
 _BLOCKS: Final = {name: Block(f"{name}_spike_ratio", f"{name}_spike_sigmas", f"{name}_spike_records") for name in WATCHED}
 
 
-class Spikes:
+class Spikes(Signal):
     """Spikes in a row, per watched metric; everything else follows from the stored samples."""
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class Spikes:
             ordered = self._sorted[name] = magnitudes(values[-WINDOW - 1 : -1])
         count = len(ordered)
         middle, scale = centre_and_scale(ordered) if count >= LEAST else (0.0, 1.0)
-        if magnitude < inf:
+        if magnitude < INF:
             # The window of the next record, if all in it are finite: this one with one value in and at most one out.
             if count == WINDOW:
                 del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
@@ -84,7 +85,7 @@ class Spikes:
             return None
         ratio, sigmas = magnitude / middle, (magnitude - middle) / scale
         in_a_row = self._in_a_row.get(name, 0)
-        if magnitude < inf:
+        if magnitude < INF:
             in_a_row = self._in_a_row[name] = in_a_row + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
         return ratio, sigmas, in_a_row
 

@@ -11,6 +11,7 @@ takes its place. Source: Kendall, Rank Correlation Methods; the rule language's 
 from __future__ import annotations
 
 import functools
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from math import copysign, isfinite, sqrt
 from operator import mul
 from typing import Final
 
+from collector.samples import INF
 from collector.series import Series, window
 from collector.signals.protocol import Row, RunState
 
@@ -27,9 +29,9 @@ LEAST: Final = 8
 
 def level(series: Series, step: int, count: int) -> float | None:
     """The mean of the finite ones among the last `count` values at or before a step; None without any."""
-    values = series.values[-count:] if series.steps[-1] <= step else window(series, step, count)
+    values = (series.values[-count:] if series.steps[-1] <= step else window(series, step, count)).tolist()
     total = sum(values)
-    if isfinite(total):
+    if -INF < total < INF:
         return total / len(values) if values else None
     kept = [value for value in values if isfinite(value)]
     if not kept:
@@ -61,14 +63,14 @@ class MannKendall:
     def push(self, value: float) -> None:
         """Take one sample in; the oldest leaves when the window is full."""
         ordered = self._ordered
-        if len(self._values) == self.size and isfinite(oldest := self._values.popleft()):
+        if len(self._values) == self.size and -INF < (oldest := self._values.popleft()) < INF:
             low = bisect_left(ordered, oldest)
             del ordered[low]
             high = bisect_right(ordered, oldest, low)
             self._score -= len(ordered) - high - low
             if high > low:
                 self._ties -= _one_more(high - low)
-        if isfinite(value):
+        if -INF < value < INF:
             low = bisect_left(ordered, value)
             high = bisect_right(ordered, value, low)
             self._score += low + high - len(ordered)
@@ -132,27 +134,32 @@ class Trend:
         return test.z() if len(test) >= self._least else None
 
 
-def line(values: Sequence[float]) -> tuple[float, float, Sequence[float]] | None:
+def line(values: array[float] | list[float]) -> tuple[float, float, list[float]] | None:
     """(slope per place, mean) of the least-squares line through the finite ones of some values, which close ranks, and these
     values; None with fewer than `LEAST` of them, or where they are too large to be added and multiplied."""
-    total = sum(values)
-    if not isfinite(total):
-        values = finite(values)
-        total = sum(values)
-    count = len(values)
+    kept = values if isinstance(values, list) else values.tolist()
+    total = sum(kept)
+    if not -INF < total < INF:
+        kept = [value for value in kept if isfinite(value)]
+        total = sum(kept)
+    count = len(kept)
     if count < LEAST:
         return None
     offsets, spread = _places(count)
-    slope = sum(map(mul, offsets, values)) / spread
-    return (slope, total / count, values) if isfinite(slope) and isfinite(total) else None
+    moment = 0.0
+    for place in range(count):
+        moment += offsets[place] * kept[place]
+    slope = moment / spread
+    return (slope, total / count, kept) if -INF < slope < INF and -INF < total < INF else None
 
 
-def explained(slope: float, mean: float, values: Sequence[float]) -> float:
+def explained(slope: float, mean: float, values: list[float]) -> float:
     """Share of the variance that a line explains, 0..1; 0 for values that are all the same. All values are finite."""
-    deviations = [value - mean for value in values]
-    variance = sum(map(mul, deviations, deviations))
+    variance = 0.0
+    for value in values:
+        variance += (value - mean) * (value - mean)
     along = slope * slope * _places(len(values))[1]
-    return along / variance if variance > 0.0 and isfinite(variance) else 0.0
+    return along / variance if 0.0 < variance < INF else 0.0
 
 
 def finite(values: Sequence[float]) -> Sequence[float]:

@@ -28,7 +28,7 @@ from typing import Any, Final, cast
 from collector.catalogue import Metric
 from collector.signals.beta import after_histories, compare
 from collector.signals.prompts import UNSEEN, PromptHistory, digests_of
-from collector.signals.protocol import Block, Derived, Row, RunState
+from collector.signals.protocol import Block, Derived, Row, RunState, Signal
 from collector.signals.zero_variance_proxy import RatioHistory
 from tocsin import wire
 
@@ -69,7 +69,7 @@ _BLOCKS: Final = {
 }
 
 
-class ZeroVariance:
+class ZeroVariance(Signal):
     """Prior, prompt histories, and the last record's groups, learnt from once it is known that they did not breach."""
 
     def __init__(self, prompts: PromptHistory | None = None) -> None:

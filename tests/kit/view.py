@@ -16,28 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from collector.model import Baseline, Provenance, SeriesView
+from collector.series import Series
 from rules.engine import Engine, Evaluation
 from rules.model import AlertEvent
 from rules.run_states import RunStates
-
-
-class FakeSeries:
-    """One metric's samples."""
-
-    def __init__(self, provenance: Provenance = Provenance.EXACT) -> None:
-        self.provenance = provenance
-        self.steps: array[int] = array("q")
-        self.values: array[float] = array("d")
-
-    def put(self, step: int, value: float) -> bool:
-        """Adds or overwrites the sample of a step; True when it is new."""
-        place = bisect_left(self.steps, step)
-        if place < len(self.steps) and self.steps[place] == step:
-            self.values[place] = value
-            return False
-        self.steps.insert(place, step)
-        self.values.insert(place, value)
-        return True
 
 
 class FakeRun:
@@ -56,7 +38,7 @@ class FakeRun:
         self.started_at = 0.0
         self.last_arrival = 0.0
         self.arrived: list[str] = []
-        self.fakes: dict[str, FakeSeries] = {}
+        self.fakes: dict[str, Series] = {}
         self.members: dict[str, list[str]] = {}
         self.steps: array[int] = array("q")
         self.times: array[float] = array("d")
@@ -90,7 +72,7 @@ class FakeRun:
         for key, value in dict(values).items():
             series = self.fakes.get(key)
             if series is None:
-                series = self.fakes[key] = FakeSeries(self.provenances.get(key, Provenance.EXACT))
+                series = self.fakes[key] = Series(self.provenances.get(key, Provenance.EXACT))
                 if match := re.match(r"([^{]*)\{", key):
                     self.members.setdefault(match[1], []).append(key)
             if series.put(self.step, value):

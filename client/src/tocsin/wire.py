@@ -329,7 +329,9 @@ def _check_metrics(metrics: dict[str, Any]) -> None:
     """Labelled values count one by one: each of them becomes a series."""
     count = len(metrics)
     longest = max(map(len, metrics))
-    if dict in set(map(type, metrics.values())):
+    try:
+        sum(metrics.values())  # of numbers alone, as nearly always: the quickest way to see that there is no object among them
+    except (TypeError, OverflowError):
         for value in metrics.values():
             if type(value) is dict and value:
                 count += len(value) - 1
