@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rules.loader import shipped_packs
+from rules.message import MISSING, Fields, render
 from rules.model import EventState, Severity, Verdict
 from service.rule_tests.files import find_test_files, load_cases
 from tests.kit.story import fired, resolved, shipped, tell
@@ -51,6 +52,18 @@ def test_every_rule_has_a_runbook_page_next_steps_and_a_test_of_each_kind() -> N
             assert re.search(rf"def test_{kind}_{rule.id.replace('-', '_')}[_(]", covered), (
                 f"{rule.name} has no test_{kind}_ test"
             )
+
+
+def test_a_metric_that_is_logged_without_its_label_leaves_no_gap_in_the_message() -> None:
+    """A label is optional: some frameworks log one evaluation, and no name for it."""
+    named = [rule for rule in shipped().bundle.alerts if re.search(r"\blabels\.", rule.summary)]
+    assert len(named) >= 4
+    for rule in named:
+        values = {name: variable.value for name, variable in shipped().bundle.group(rule.group).vars.items()}
+        fields = {"value": 0.1, "limit": 0.2, "names": "", "vars": values, "run_labels": {}, "config": {}}
+        assert MISSING not in render(rule.summary, {**fields, "labels": Fields()}), rule.name
+        (label,) = set(re.findall(r"\blabels\.(\w+)", rule.summary))
+        assert "its-own" in render(rule.summary, {**fields, "labels": Fields({label: "its-own"})}), rule.name
 
 
 def test_pages_are_never_one_record_wide_but_where_one_record_is_the_fact() -> None:
