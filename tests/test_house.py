@@ -35,7 +35,7 @@ def build_wheel(project: Path, folder: Path) -> zipfile.ZipFile:
 def test_the_server_wheel_holds_exactly_its_packages(tmp_path: Path) -> None:
     with build_wheel(ROOT, tmp_path) as wheel:
         names = wheel.namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    assert {name.split("/")[0] for name in names if not re.search(r"^[^/]+\.(dist-info|data)/", name)} == PACKAGES
     assert not [name for name in names if name.startswith(("tests/", "client/"))]
     for data in (
         "collector/data/aliases.yaml",
