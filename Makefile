@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled check compiled bench mutation services clean
+.PHONY: help install setup demo test test-compiled check compiled bench mutation services clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -22,6 +22,8 @@ $(STAMP): constraints.txt pyproject.toml client/pyproject.toml
 $(DEV_STAMP): $(STAMP)
 	$(PIP) install -q -c constraints.txt --no-build-isolation -e ./client -e '.[dev,deploy,frameworks,bench]'
 	touch $@
+
+install: $(STAMP) ## the virtual environment with the command `tocsin`: for rules, replays and a look around
 
 setup: $(DEV_STAMP) ## the virtual environment with everything for development
 

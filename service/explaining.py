@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from collector.model import Provenance
 from collector.signals.triage import Raised
 from rules.bundle import AlertRule, Bundle
 from rules.compile import Compiler
@@ -19,6 +20,8 @@ from service.evidence.moment import Evidence, evidence
 from service.tracing import Labels, Point, Trace, frame, reads, scope
 
 _AROUND: Final = 10
+_FROM_RULE: Final = "record rule"
+"""Said of a series that a `record:` rule makes: beside recorded baselines "recorded" would be read as one of these."""
 _RESULTS: Final = {FALSE: "false", UNKNOWN: "unknown", NON_FINITE: "not finite", TRUE: "true"}
 
 
@@ -40,7 +43,7 @@ class Input(NamedTuple):
 
     series: str
     provenance: str
-    """exact, convert, proxy, raw, signal, recorded; `absent` when the run has no such series."""
+    """exact, convert, proxy, raw, signal, `record rule`; `absent` when the run has no such series."""
     value: float | None
     """At this step; None when the step does not carry it."""
     last_step: int | None
@@ -157,7 +160,7 @@ def _inputs(trace: Trace, view: Frame) -> list[Input]:
         found.append(
             Input(
                 series=key,
-                provenance=str(series.provenance),
+                provenance=_FROM_RULE if series.provenance is Provenance.RECORDED else str(series.provenance),
                 value=last[1] if last is not None and last[0] == run.step else None,
                 last_step=last[0] if last is not None else None,
                 samples=len(pairs),
@@ -204,7 +207,8 @@ def _variables(bundle: Bundle, group: str, nodes: Sequence[Node]) -> list[Field]
     found = []
     for name in dict.fromkeys(node.name for each in nodes for node in walk(each) if isinstance(node, Variable)):
         mark = known[name].marks.get("value", known[name].mark)
-        found.append(Field(f"${name}", f"{known[name].value:g} {known[name].unit}", _place(mark)))
+        unit = "" if known[name].unit == "1" else f" {known[name].unit}"
+        found.append(Field(f"${name}", f"{known[name].value:g}{unit}", _place(mark)))
     return found
 
 

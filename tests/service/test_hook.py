@@ -67,3 +67,11 @@ def test_which_files_it_is_for() -> None:
     assert not any(
         files.search(name) for name in ("my-rules/tests/entropy.yaml", "alerts.yaml", "my-rules/labels.yml", "rules.yaml")
     )
+
+
+def test_the_samples_of_the_page_name_it() -> None:
+    page = (ROOT / "docs" / "rules" / "checks.md").read_text(encoding="utf-8")
+    first, second = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "hooks:" in block)
+    assert first["repos"][0].keys() == {"repo", "rev", "hooks"}
+    for used in (*first["repos"][0]["hooks"], *second["hooks"]):
+        assert used["id"] == hook()["id"]

@@ -57,14 +57,14 @@ def test_a_firing_in_numbers(team: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert (found["value"], found["limit"], found["reason"]) == (35.0, 10.0, "35 > 10")
     assert [(each["text"], each["left"], each["right"]) for each in found["comparisons"]] == [("grad_mean > $high", 35.0, 10.0)]
     assert [(each["series"], each["provenance"], each["value"], each["samples"]) for each in found["inputs"]] == [
-        ("grad_mean", "recorded", 35.0, 5),
+        ("grad_mean", "record rule", 35.0, 5),
         ("grad_norm", "exact", 40.0, 6),
     ]
     assert {each["key"]: (each["value"], each["place"]) for each in found["fields"]} == {
         "expr": ("grad_mean > $high", "team/team.yaml:11:11"),
         "for": ("2 records", "team/team.yaml:12:10"),
         "severity": ("page", "team/team.yaml:13:15"),
-        "$high": ("10 1", "team/team.yaml:5:17"),
+        "$high": ("10", "team/team.yaml:5:17"),
         "grad_mean": ("mean(grad_norm[2])", "team/team.yaml:8:11"),
         "layer": ("2", "team/team.yaml"),
     }
@@ -175,7 +175,7 @@ def test_overrides_by_run_labels_are_what_holds(team: Path, tmp_path: Path) -> N
     found = _explain("MeanHigh", "--run", tmp_path / "r.jsonl", "--rules", team, "--no-shipped", "--step", 7)
     assert (found["value"], found["limit"], found["state"]) == (45.0, 42.0, "pending")
     (high,) = [each for each in found["fields"] if each["key"] == "$high"]
-    assert high["value"] == "42 1" and high["place"].endswith("team.yaml:17:18")
+    assert high["value"] == "42" and high["place"].endswith("team.yaml:17:18")
 
 
 def test_a_recorded_baseline_is_part_of_the_limit(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_text_for_people(team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "    grad_mean > $high: true, 35 against 10" in lines
     words = [line.split() for line in lines]
     assert [">", "6", "breach", "35", "10", "firing", "35", ">", "10"] in words
-    assert ["$high", "10", "1", "team/team.yaml:5:17"] in words
+    assert ["$high", "10", "team/team.yaml:5:17"] in words
     assert ["10", "ok", "1.5", "10", "inactive", "not", "1.5", ">", "10"] in words
 
 
