@@ -96,6 +96,17 @@ def test_a_rule_of_the_packs_that_only_says_something_else_needs_none(folder: Pa
     assert run(folder, "--coverage").stdout == "3 tests passed\n"
 
 
+@pytest.mark.parametrize("stage", ["shadow", "notify", "page"])
+def test_the_same_tests_hold_on_every_stage_of_a_rollout(folder: Path, stage: str) -> None:
+    ends = FIRES.replace("0.05}", "0.05 0.5x2}").replace("RECEIVERS}]", "}, {step: 5, alert: EntropyLow, state: resolved}]")
+    tests(folder, ends, QUIET, NAN)
+    (folder / "mine.yaml").write_text(RULES + f"    stage: {stage}\n")
+    done = run(folder, "--coverage")
+    assert (done.exit_code, done.stdout) == (0, "3 tests passed\n"), done.output
+    tests(folder, ends.replace("state: resolved", "state: firing"))
+    assert "EntropyLow at step 5: expected firing, got resolved" in run(folder).stdout, "its end is no firing"
+
+
 def test_coverage_asks_only_for_the_rules_of_the_paths(folder: Path) -> None:
     tests(folder, FIRES, QUIET)
     done = run(folder, "--coverage", "--format", "json")
