@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.kit.browser import Browser, Page
+from tests.kit.browser import Page
 
 SOON = 0.4
 """Seconds of patience where nothing is to come."""
@@ -62,19 +62,6 @@ class Site:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    started = Browser(tmp_path_factory.mktemp("chromium"))
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.page() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -16,16 +16,10 @@ from service.incident_desk import IncidentDesk
 from tests.kit.browser import Browser, Page
 from tests.kit.collecting import until
 from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, RUN_PATH, SECRETS, Collector, sick
+from tests.kit.visiting import login, quiet, state
 
 PATHS = ("/", RUN_PATH, INCIDENT_PATH)
 SIZES = (1280, 390)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    started = Browser(tmp_path_factory.mktemp("chromium"))
-    yield started
-    started.close()
 
 
 @pytest.fixture
@@ -34,31 +28,6 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
     started.fires()
     yield started
     assert started.running.stop()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.page() as opened:
-        yield opened
-
-
-def login(page: Page, collector: Collector, name: str = "OLGA", path: str = "/") -> None:
-    """Asks for a page, is asked for a token, and gets there."""
-    page.open(collector.url + path)
-    assert "Log in" in page.text()
-    page.type(SECRETS[name])  # the field has the focus
-    page.press("Enter")
-    page.loaded()
-    page.until("document.querySelector('h1') !== null && document.title !== 'Log in – Tocsin'", "the page behind the login")
-
-
-def quiet(page: Page) -> list[str]:
-    """Its complaints, without those that a refused page is by itself."""
-    return [each for each in page.complaints() if "401 (Unauthorized)" not in each and not each.startswith("verbose")]
-
-
-def state(page: Page) -> str:
-    return str(page.evaluate("document.getElementById('state').innerText"))
 
 
 # ---- reading
@@ -281,15 +250,14 @@ def test_a_page_follows_what_happens_and_keeps_the_readers_place(page: Page, col
     page.evaluate("document.querySelector('#silence summary').focus()")
     page.evaluate("document.getElementById('deliveries').scrollIntoView()")
     before = page.evaluate("document.getElementById('deliveries').getBoundingClientRect().top")
-    with_mark = "document.getElementById('states').marked = true"
-    page.evaluate(with_mark)
+    page.evaluate("document.body.marked = true")
     collector.sends(*sick(43, 44))
     acknowledge(collector)
     page.until("document.getElementById('state').innerText.includes('Acknowledged by ada')", "it is followed")
     assert (
         page.evaluate("document.querySelector('[role=status]#heard').innerText") == "page, open, acknowledged by ada, 1 alert"
     )
-    assert page.evaluate("document.getElementById('states').marked") is True, "the page was not loaded anew"
+    assert page.evaluate("document.body.marked") is True, "the page was not loaded anew"
     assert page.evaluate("document.getElementById('origin').open") is True
     assert page.evaluate("document.activeElement.innerText").startswith("Silence")
     after = page.evaluate("document.getElementById('deliveries').getBoundingClientRect().top")

@@ -75,6 +75,12 @@ def test_said_done_and_shown(fresh: Collector, caplog: pytest.LogCaptureFixture)
         done = olga.post(f"{INCIDENT_PATH}/close", data={"proof": of_session})
         assert done.headers["location"] == f"{INCIDENT_PATH}?said=closed"
         fresh.told("closed by olga")
+        page = olga.get(INCIDENT_PATH).text
+        assert "<strong>Resolved by hand</strong> by <strong>olga</strong>" in page and "and fires on" in page
+        assert f'action="{INCIDENT_PATH}/close"' not in page and f'action="{INCIDENT_PATH}/silence"' in page
+        page = olga.get("/").text
+        assert "resolved by hand by olga, fires on" in page
+        assert "<title>1 open incident – Tocsin</title>" in page, "it waits for nobody"
     for line in (f"olga acknowledged incident {INCIDENT} for 14400 s", "olga silenced", f"olga closed incident {INCIDENT}"):
         assert line in caplog.text
     assert "secret-token" not in caplog.text and of_session not in caplog.text

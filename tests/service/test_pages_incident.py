@@ -62,7 +62,7 @@ def bench() -> Any:
 def test_it_says_how_bad_what_is_wrong_and_what_to_do(bench: Bench) -> None:
     page = reader(bench.store, Watched()).get(PATH).text
     assert f"<title>page High, {RUN} – Tocsin</title>" in page
-    assert f"<h1>High on {RUN}</h1>" in page
+    assert f'<h1 id="lead" data-live>High on {RUN}</h1>' in page
     assert "wakes somebody" in page and "Nobody has acknowledged it." in page and "since step 42" in page
     assert "Gradient norm 50" in page and "50 against a limit of 10" in page
     assert "grad_norm at step 41" in page, "what moved first"

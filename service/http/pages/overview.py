@@ -46,7 +46,7 @@ def overview(
     lines = [_line(row, by_run.pop(row.run, []), now) for row in runs]
     lines.sort(key=lambda line: _rank(line.worst))
     summaries = [summarised(incident, now) for incident in incidents if incident.alerts]
-    summaries.sort(key=lambda each: (each.acknowledged is not None, LOUDNESS[each.severity]))
+    summaries.sort(key=lambda each: (not each.waits, LOUDNESS[each.severity]))
     known = {incident.run for incident in incidents}
     running: list[RunLine] = []
     ended: list[RunLine] = []
@@ -98,7 +98,7 @@ def sentence(summaries: Sequence[Summary]) -> str:
     """The state of everything in one sentence, for the title, and for who hears the page instead of seeing it."""
     if not summaries:
         return "No open incident"
-    waiting = [each for each in summaries if each.acknowledged is None and each.severity.pages]
+    waiting = [each for each in summaries if each.waits and each.severity.pages]
     count = f"{len(summaries):,} open incident{'' if len(summaries) == 1 else 's'}"
     return f"{count}, {len(waiting):,} of severity page or stop not acknowledged" if waiting else count
 

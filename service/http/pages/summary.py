@@ -43,6 +43,18 @@ class Summary(NamedTuple):
         return self.incident.closed_at is None
 
     @property
+    def by_hand(self) -> str:
+        """Who has resolved it while something in it fires on; empty when nobody has, or when it is over."""
+        if not self.is_open or self.lead.state is not LineState.RESOLVED:
+            return ""
+        return next((each.told.closed_by for each in self.members if each.told.firing and each.told.closed_by), "")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is for somebody to take it in hand."""
+        return self.is_open and self.acknowledged is None and not self.by_hand
+
+    @property
     def others(self) -> int:
         """Alerts beside the lead."""
         return len(self.members) - 1

@@ -8,6 +8,7 @@
   const seen = new Map(parts().map((part) => [part.id, part.innerHTML]));
   const fresh = document.getElementById("fresh");
   let lost = false;
+  let held = false;
 
   const address = new URL(location.href);
   if (address.searchParams.has("said")) {
@@ -15,8 +16,19 @@
     history.replaceState(null, "", address);
   }
 
-  const busy = () => document.hidden || !document.getSelection().isCollapsed || document.activeElement?.matches("input, select, textarea");
+  // A button that is taken away between press and release is not clicked.
+  addEventListener("pointerdown", () => { held = true; }, true);
+  for (const over of ["pointerup", "pointercancel"]) addEventListener(over, () => { held = false; }, true);
+
+  const busy = () => held || document.hidden || !document.getSelection().isCollapsed || document.activeElement?.matches("input, select, textarea");
   const open = (part) => [...part.querySelectorAll("details[id]")].filter((each) => each.open).map((each) => each.id);
+  // What was typed or chosen, where it is not what the page came with.
+  const filled = (part) => [...part.querySelectorAll("input[id], select[id]")]
+    .filter((each) => each.matches("select") ? !each.selectedOptions[0]?.defaultSelected : each.value !== each.defaultValue)
+    .map((each) => [each.id, each.value]);
+  const refill = (field, value) => {
+    if (field && (field.matches("input") || [...field.options].some((each) => each.value === value))) field.value = value;
+  };
   const scrolled = (part) => [...part.querySelectorAll(".wide")].map((each) => each.scrollLeft);
   const focused = (part) => {
     const now = document.activeElement;
@@ -29,9 +41,10 @@
   };
 
   function exchange(part, next) {
-    const opened = open(part), wide = scrolled(part), refocus = focused(part);
+    const opened = open(part), values = filled(part), wide = scrolled(part), refocus = focused(part);
     part.replaceChildren(...next.childNodes);
     for (const id of opened) part.querySelector("#" + CSS.escape(id))?.setAttribute("open", "");
+    for (const [id, value] of values) refill(part.querySelector("#" + CSS.escape(id)), value);
     part.querySelectorAll(".wide").forEach((each, index) => { each.scrollLeft = wide[index] ?? 0; });
     refocus?.(part)?.focus({ preventScroll: true });
   }
