@@ -99,3 +99,40 @@ def test_every_package_says_what_it_is() -> None:
         assert first.startswith('"""') and len(first) > 20
     assert "Decides" in (ROOT / "rules/__init__.py").read_text(encoding="utf-8")
     assert "Delivers" in (ROOT / "alerts/__init__.py").read_text(encoding="utf-8")
+
+
+AGAINST_THE_CLOCK = {
+    # what a test must not do: (such a line, what to do instead, where it is meant)
+    r"httpx\.(Client|get|post|put|patch|delete|request|stream)\(": (
+        "httpx.Client(trust_env=False)",
+        "http_client of tests/kit/asking.py: httpx gives up after 5 s",
+        {"tests/kit/asking.py"},
+    ),
+    r"consumer_timeout_ms": (
+        "KafkaConsumer(topic, consumer_timeout_ms=3000)",
+        "Broker.read: nothing for a while is not the end of a topic",
+        set[str](),
+    ),
+    r"\bsleep\(": (
+        "time.sleep(0.5)",
+        "until of tests/kit/services.py: wait for what is to happen",
+        {
+            "tests/kit/services.py",  # where one waits
+            "tests/kit/steady.py",
+            "tests/kit/stopping_job.py",  # a job that takes its time
+            "tests/end_to_end/test_kafka_pipeline.py",  # dies at moments that are drawn
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("pattern", AGAINST_THE_CLOCK)
+def test_no_test_depends_on_the_speed_of_the_machine(pattern: str) -> None:
+    line, instead, meant = AGAINST_THE_CLOCK[pattern]
+    assert re.search(pattern, line)
+    found = set()
+    for path in tracked():
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(("tests/", "client/tests/")) and path.suffix == ".py" and path != Path(__file__):
+            found |= {name} if re.search(pattern, path.read_text(encoding="utf-8")) else set()
+    assert found == meant, instead

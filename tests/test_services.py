@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import socket
 import subprocess
@@ -91,11 +89,7 @@ def test_a_script_says_with_its_own_status_that_a_program_is_missing(script: Pat
 @pytest.mark.parametrize("script", [services.KAFKA, services.PROMETHEUS], ids=["kafka", "prometheus"])
 def test_ports_are_different_and_nobody_else_is_given_them(script: Path, room: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the choice and the moment at which a server listens a minute may go by on a machine that is busy."""
-    loader = importlib.machinery.SourceFileLoader(f"ports_of_{script.name}", str(script))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader.exec_module(made := importlib.util.module_from_spec(spec))
+    made = services.loaded(script)
     if not room:
         monkeypatch.setattr(made, "LOWEST_PORT", 65_535)
     chosen = [made.free_ports(3) for _ in range(50)]

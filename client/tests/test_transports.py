@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kit import services
+from tests.kit.services import PATIENCE
 from tocsin import control, spool, wire
 from tocsin.control import StopRequest
 from tocsin.transports import Message, Transport, from_url
@@ -34,8 +35,9 @@ def message(step: int, run: str = "r", text: str = "") -> Message:
 class Case:
     """A transport, and the other end of it."""
 
-    def __init__(self, kind: str, tmp_path: Path, broker: Any) -> None:
+    def __init__(self, kind: str, tmp_path: Path, broker: Any, away: str) -> None:
         self.kind = kind
+        self.away = away
         self.folder = tmp_path
         self.broker = broker
         self.topic = self.control_topic = ""
@@ -48,8 +50,12 @@ class Case:
             return MemoryTransport()
         if self.kind == "spool":
             return SpoolTransport(self.folder)
-        server = self.broker.bootstrap if self.kind == "kafka" else unreachable()
-        return KafkaTransport([server], topic=self.topic, control_topic=self.control_topic, fallback=self.folder)
+        where: dict[str, Any] = {"topic": self.topic, "control_topic": self.control_topic, "fallback": self.folder}
+        if self.kind == "kafka-away":
+            return KafkaTransport([self.away], **where)
+        # However slow it is, this broker is there.
+        settings = {"bootstrap_timeout_ms": PATIENCE * 1000, "max_block_ms": PATIENCE * 1000}
+        return KafkaTransport([self.broker.bootstrap], **where, patience=PATIENCE, settings=settings)
 
     def arrived(self, transport: Transport | None = None) -> list[bytes]:
         """What the other end has, in its order."""
@@ -70,17 +76,10 @@ class Case:
             self.broker.produce(self.control_topic, [control.encode(stop)], key=stop.run.encode())
 
 
-def unreachable() -> str:
-    """A loopback port at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 @pytest.fixture(params=KINDS)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, tmp_path: Path, unreachable: str) -> Iterator[Case]:
     broker = request.getfixturevalue("kafka_broker") if request.param == "kafka" else None
-    made = Case(request.param, tmp_path, broker)
+    made = Case(request.param, tmp_path, broker, unreachable)
     yield made
     made.transport.close(10)
 
@@ -91,14 +90,14 @@ def test_messages_arrive_in_order_and_as_they_are(case: Case) -> None:
     case.transport.send(first)
     case.transport.send([])
     case.transport.send(second)
-    assert case.transport.flush(30)
-    case.transport.close(30)
+    assert case.transport.flush(PATIENCE)
+    case.transport.close(PATIENCE)
     assert case.arrived() == [message.value for message in first + second]
 
 
 def test_counts_add_up(case: Case) -> None:
     case.transport.send([message(step) for step in range(7)])
-    assert case.transport.flush(30)
+    assert case.transport.flush(PATIENCE)
     counts = case.transport.counts()
     assert counts.delivered + counts.waiting + sum(counts.dropped.values()) == 7
     assert counts.delivered == (0 if case.kind == "kafka-away" else 7)
@@ -114,8 +113,8 @@ def test_flush_with_nothing_to_flush(case: Case) -> None:
 def test_runs_are_kept_apart_and_each_in_order(case: Case) -> None:
     sent = [message(step, run=f"run-{step % 20}") for step in range(100)]
     case.transport.send(sent)
-    assert case.transport.flush(30)
-    case.transport.close(30)
+    assert case.transport.flush(PATIENCE)
+    case.transport.close(PATIENCE)
     arrived = [wire.decode(value).record for value in case.arrived()]
     for number in range(20):
         steps = [record.step for record in arrived if isinstance(record, wire.StepRecord) and record.run == f"run-{number}"]
@@ -124,8 +123,8 @@ def test_runs_are_kept_apart_and_each_in_order(case: Case) -> None:
 
 def test_close_is_idempotent_and_what_comes_after_is_counted(case: Case) -> None:
     case.transport.send([message(1)])
-    case.transport.close(30)
-    case.transport.close(30)
+    case.transport.close(PATIENCE)
+    case.transport.close(PATIENCE)
     case.transport.send([message(2), message(3)])
     assert case.transport.flush(0) in (True, False)
     assert case.transport.counts().dropped == {"closed": 2}
@@ -144,12 +143,12 @@ def test_a_fresh_transport_sends_nothing_of_the_old_one(case: Case) -> None:
         assert fresh.messages == []
         return
     case.transport.send([message(1)])
-    assert case.transport.flush(30)
-    case.transport.close(30)
+    assert case.transport.flush(PATIENCE)
+    case.transport.close(PATIENCE)
     fresh = case.transport.fresh()
     fresh.send([message(2)])
-    assert fresh.flush(30)
-    fresh.close(30)
+    assert fresh.flush(PATIENCE)
+    fresh.close(PATIENCE)
     expected = [message(1).value, message(2).value]
     assert case.arrived() == expected
 
@@ -162,7 +161,7 @@ def test_stop_requests(case: Case) -> None:
     case.ask(request("of-an-earlier-start"))
     case.transport.watch("r")
     case.transport.send([message(1)])
-    assert case.transport.flush(30)
+    assert case.transport.flush(PATIENCE)
     assert case.transport.stop_request() is None
     case.ask(request("not-ours", run="another"))
     case.ask(request("first"))

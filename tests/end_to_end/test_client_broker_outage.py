@@ -28,7 +28,14 @@ def first_arrivals(messages: Iterable[Any]) -> list[wire.Record]:
 
 
 def transport(broker: kafka.Broker, topic: str, fallback: Path, **more: Any) -> KafkaTransport:
-    return KafkaTransport([broker.bootstrap], topic=topic, fallback=fallback, patience=2.0, **more)
+    """One that soon takes a broker for one that is away."""
+    return KafkaTransport([broker.bootstrap], topic=topic, fallback=fallback, **{"patience": 2.0, **more})
+
+
+def patient(broker: kafka.Broker, topic: str, fallback: Path, **more: Any) -> KafkaTransport:
+    """One for a broker that is there, however slow."""
+    settings = {"bootstrap_timeout_ms": PATIENCE * 1000, "max_block_ms": PATIENCE * 1000}
+    return transport(broker, topic, fallback, patience=PATIENCE, settings=settings, **more)
 
 
 def test_down_at_start_then_away_in_the_middle(private_broker: kafka.Broker, tmp_path: Path) -> None:
@@ -87,7 +94,7 @@ def test_what_a_dead_process_left_is_sent_first(private_broker: kafka.Broker, tm
 
 def test_key_and_time_of_the_message_are_the_records(kafka_broker: kafka.Broker, tmp_path: Path) -> None:
     topic = kafka_broker.topic("records")
-    with tocsin.Reporter("run-é", rank=0, transport=transport(kafka_broker, topic, tmp_path), clock=lambda: 1e9) as reporter:
+    with tocsin.Reporter("run-é", rank=0, transport=patient(kafka_broker, topic, tmp_path), clock=lambda: 1e9) as reporter:
         reporter.log(1, {"x": 1.0}, time=1_000_000_123.456)
         assert reporter.flush(PATIENCE)
     messages = kafka_broker.read(topic)
@@ -105,7 +112,7 @@ def test_a_clock_that_the_broker_does_not_accept_costs_no_record(
         clock = types.SimpleNamespace(time=lambda: machine, monotonic=time.monotonic)
         monkeypatch.setattr("tocsin.transports.kafka.time", clock)
     topic = kafka_broker.topic("records")
-    with tocsin.Reporter("run-1", rank=0, transport=transport(kafka_broker, topic, tmp_path), clock=lambda: 9e9) as reporter:
+    with tocsin.Reporter("run-1", rank=0, transport=patient(kafka_broker, topic, tmp_path), clock=lambda: 9e9) as reporter:
         reporter.log(1, {"x": 1.0})
         assert reporter.flush(PATIENCE)
         services.until(lambda: reporter.counters.waiting == 0, "everything delivered")
@@ -116,7 +123,7 @@ def test_a_clock_that_the_broker_does_not_accept_costs_no_record(
 
 def test_a_record_that_the_broker_refuses_does_not_hold_up_the_others(kafka_broker: kafka.Broker, tmp_path: Path) -> None:
     topic = kafka_broker.topic("records", configs={"max.message.bytes": "20000"})
-    with tocsin.Reporter("run-1", rank=0, transport=transport(kafka_broker, topic, tmp_path)) as reporter:
+    with tocsin.Reporter("run-1", rank=0, transport=patient(kafka_broker, topic, tmp_path)) as reporter:
         reporter.log(1, {"x": 1.0})
         reporter.log(2, {f"metric_{index}": 1.0 for index in range(2_000)})
         reporter.log(3, {"x": 1.0})
@@ -137,7 +144,7 @@ def test_a_stop_request_reaches_the_run_and_is_acknowledged(kafka_broker: kafka.
         kafka_broker.produce(control_topic, [control.encode(request)], partition=1, key=run.encode())
 
     ask("run-1", "of-an-earlier-start")
-    carrier = transport(kafka_broker, topic, tmp_path, control_topic=control_topic)
+    carrier = patient(kafka_broker, topic, tmp_path, control_topic=control_topic)
     with tocsin.Reporter("run-1", rank=0, on_stop="pause", transport=carrier) as reporter:
         reporter.log(1, {"x": 1.0})
         assert reporter.flush(PATIENCE)

@@ -6,11 +6,14 @@ there and does not start always fails.
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NoReturn, TypeVar
 
 import pytest
@@ -42,6 +45,16 @@ def run(script: Path, *arguments: str) -> str:
     if done.returncode != 0:
         raise AssertionError(f"{script.name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
     return done.stdout.strip()
+
+
+def loaded(script: Path) -> ModuleType:
+    """A script of deploy/ as a module, for what is in it; nothing is written beside it."""
+    loader = importlib.machinery.SourceFileLoader(f"script_{script.name}", str(script))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    made = importlib.util.module_from_spec(spec)
+    exec(loader.source_to_code(script.read_bytes(), str(script)), vars(made))
+    return made
 
 
 def until(probe: Callable[[], T | None], what: str, seconds: float = PATIENCE, pause: float = 0.02) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit import trl_run
+from tests.kit import services, trl_run
 from tests.kit.services import until
 from tocsin import control, spool, wire
 
@@ -28,9 +27,7 @@ class Pair:
         folder.mkdir()
         self.spool = folder / "spool"
         self.output = folder / "out"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        (port,) = services.loaded(services.KAFKA).free_ports(1)
         self._logs = [folder / f"log{rank}" for rank in range(2)]
         self._processes = []
         for rank, log in enumerate(self._logs):
@@ -39,7 +36,7 @@ class Pair:
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": "2",
                 "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port,
+                "MASTER_PORT": str(port),
             }
             where = {"TOCSIN_SPOOL": str(self.spool)}
             environ = {name: value for name, value in os.environ.items() if name != "TOCSIN_KAFKA"}
