@@ -35,6 +35,9 @@ _RUN_STATES: Final = {status: number for number, status in enumerate(RunStatus)}
 _LABEL_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _TAKEN: Final = frozenset({"run", "team", "job", "instance", "step", "rank", "prompt", "le", "quantile"})
 """Labels that a run may not set on `tocsin_run_info`: ours, the scraper's, and those that would never stop growing."""
+LONGEST_LABEL: Final = 200
+"""Characters of a label's value. A Prometheus that limits them (to 2,048 bytes in the shipped scrape configurations) refuses
+the whole scrape for one that is longer, and a trainer may put its command line into a label."""
 _LABELLED: Final = re.compile(r'([a-z][a-z0-9_]*)\{([a-z]+)="((?:[^"\\]|\\.)*)"\}', re.DOTALL)
 
 _INFO, _STATE, _STEP, _SEEN, _STARTED, _TRAINER = range(6)
@@ -235,19 +238,23 @@ def _add_rules(identity: str, samples: Iterable[RuleSample], lines: tuple[list[s
 
 def _identity(exposed: RunExposed) -> str:
     """The two labels of everything about a run."""
-    return f'run="{escaped(exposed.run)}",team="{escaped(exposed.labels.get("team", ""))}"'
+    return f'run="{escaped(exposed.run)}",team="{escaped(_cut(exposed.labels.get("team", "")))}"'
 
 
 def _info_labels(labels: Mapping[str, str]) -> Iterator[str]:
     """The other labels of a run, under names that Prometheus takes; of two that become equal the first stays."""
     used = set(_TAKEN)
     for name in sorted(labels):
-        safe = _LABEL_NAME.sub("_", name)
+        safe = _LABEL_NAME.sub("_", name)[:LONGEST_LABEL]
         if not safe or safe[0].isdigit() or safe.startswith("__"):
             safe = "label_" + safe.lstrip("_")
         if safe not in used:
             used.add(safe)
-            yield f'{safe}="{escaped(labels[name])}"'
+            yield f'{safe}="{escaped(_cut(labels[name]))}"'
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= LONGEST_LABEL else value[: LONGEST_LABEL - 1] + "\u2026"
 
 
 def _header(name: str, text: str) -> str:

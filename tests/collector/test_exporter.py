@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector import health
-from collector.exporter import Exporter
+from collector.exporter import LONGEST_LABEL, Exporter
 from collector.health import DEFINITIONS, Health
 from collector.model import RuleSample, RunStatus
 from collector.run import Run
@@ -182,6 +182,16 @@ def test_own_health() -> None:
     assert "_created" not in text
     for definition in DEFINITIONS:
         assert f"# TYPE {definition.name} {definition.kind}\n" in text
+
+
+def test_label_values_are_cut_and_two_names_that_become_equal_are_told_apart() -> None:
+    long = "x" * (LONGEST_LABEL + 1)
+    found = parsed(render(exposed(["grad_norm"], [1.0], team=long, fits="y" * LONGEST_LABEL, **{long: "a", long + "x": "b"})))
+    ((_, names),) = [key for key in found if key[0] == "tocsin_run_info"]
+    labels = dict(names)
+    assert labels["team"] == "x" * (LONGEST_LABEL - 1) + "\u2026" and labels["fits"] == "y" * LONGEST_LABEL
+    assert labels["x" * LONGEST_LABEL] == "a", "the first stays"
+    assert found["tocsin_grad_norm", frozenset({("run", "r"), ("team", labels["team"])})] == 1.0
 
 
 def test_one_failing_run_does_not_fail_the_scrape() -> None:
