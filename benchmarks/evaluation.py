@@ -1,21 +1,14 @@
-"""Evaluation from memory: decode, fold, signals, record rules, all shipped rules; one core, no store.
-
-Both forms of the program, where `make compiled` has made the compiled one: in turns, each in processes of its own, so that a
-slow minute of the machine meets both.
-"""
+"""Evaluation from memory: decode, fold, signals, record rules, all shipped rules; one core, no store, in both forms."""
 
 from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
-import sys
 import time
 import tracemalloc
-from pathlib import Path
 from statistics import median
 
+from benchmarks.forms import forms, measure
 from benchmarks.records import encoded
 from collector.run import Run
 from rules.engine import Engine
@@ -27,9 +20,6 @@ from tocsin import wire
 RECORDS = 2_000
 ROUNDS = 5
 TURNS = 3
-
-ROOT = Path(__file__).resolve().parents[1]
-COMPILED = ROOT / ".cache" / "compiled"
 
 
 def fold(values: list[bytes], engine: Engine) -> tuple[Run, RunStates]:
@@ -49,28 +39,15 @@ def fold(values: list[bytes], engine: Engine) -> tuple[Run, RunStates]:
 def run() -> dict[str, float]:
     """The figures of `measured` for the source, and with `compiled_` before their names for the compiled form. Of all turns the
     median, of CPU times the least: they tell the program from its neighbours on a busy machine."""
-    forms = {"": [ROOT], "compiled_": [COMPILED, ROOT]} if COMPILED.is_dir() else {"": [ROOT]}
-    turns: dict[str, list[dict[str, float]]] = {form: [] for form in forms}
+    turns: dict[str, list[dict[str, float]]] = {form: [] for form in forms()}
     for _ in range(TURNS):
-        for form, places in forms.items():
-            turns[form].append(_turn([*places, ROOT / "client" / "src"]))
+        for form, places in forms().items():
+            turns[form].append(measure("benchmarks.evaluation", places))
     return {
         form + name: (min if "cpu" in name else median)(found[name] for found in several)
         for form, several in turns.items()
         for name in several[0]
     }
-
-
-def _turn(places: list[Path]) -> dict[str, float]:
-    """One process that imports from these folders before all others."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "benchmarks.evaluation"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
 
 
 def measured() -> dict[str, float]:
