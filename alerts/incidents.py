@@ -7,7 +7,9 @@ The rules of the planner
 3. A receiver of scope "incident" or "thread" gets one *page*: the first alert routed to it opens the page, the last of its
    alerts to resolve closes it. In between a further trigger with the same dedup key is planned only if it adds something: an
    alert of which the page has not told yet, or a severity above all it has told. It lands in the open page and never pages
-   again; it is also the second chance when the first trigger was refused.
+   again; it is also the second chance when the first trigger was refused. One exception: under what pages nobody (an escalated
+   warning) a further word wakes nobody, whoever has acknowledged it sleeps on. So when an alert that pages joins such a page,
+   the page of scope "incident" is ended and opened anew as that alert's, once.
 4. Resolve if and only if told: whatever happened in between (explained, re-routed, severity edited, restarted, reloaded),
    exactly the receivers in `Told.receivers` are told the end. Receivers with `send_resolved: false` are told nothing of it,
    but the episode is over for them too.

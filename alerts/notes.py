@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+GOES_ON: Final = "goes on as a louder page"
+"""Why a page is ended while its alerts fire on."""
 _LISTED: Final = 5
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from alerts.identity import alert_key, delivery_id, incident_key
 from alerts.model import Action, Delivery, Incident, Page
-from alerts.notes import together
-from rules.model import AlertEvent, Severity
+from alerts.notes import GOES_ON, together
+from rules.model import AlertEvent, EventState, Severity
 
 _LOUDNESS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -46,12 +46,13 @@ class Pages:
                 begun = (print_, self._incident.alerts[print_].episode)
                 self._row(name, Action.TRIGGER, alert_key(print_), begun, begun, self._event(print_), note)
             return
-        page = self._incident.pages.get(name)
-        new = [print_ for print_ in prints if page is None or print_ not in page.told]
         loudest = max(prints, key=self._loudness)  # of several the first
+        page = self._incident.pages.get(name)
+        if page is not None and self._has_to_wake(name, page, loudest):
+            page = self._anew(name, page, loudest)
+        new = [print_ for print_ in prints if page is None or print_ not in page.told]
         if page is None:
-            told = self._incident.alerts[loudest]
-            page = Page(fingerprint=loudest, episode=told.episode, severity=told.severity, opened_at=self._now)
+            page = self._opened(loudest)
         louder = self._loudness(loudest) > _LOUDNESS[page.severity]
         if new or louder:
             lead = loudest if louder else max(new, key=self._loudness)
@@ -66,6 +67,23 @@ class Pages:
             told=[*page.told, *new],
             alerts=[*page.alerts, *(print_ for print_ in prints if print_ not in page.alerts)],
         )
+
+    def _has_to_wake(self, name: str, page: Page, print_: str) -> bool:
+        """Whether the receiver is to be woken by an alert, and would not be by a further word in the page that it has open."""
+        reach = self.reach(name)
+        wakes = self._incident.alerts[print_].severity.pages and not page.severity.pages
+        return wakes and reach.scope == "incident" and reach.send_resolved
+
+    def _anew(self, name: str, page: Page, print_: str) -> Page:
+        """End a page that woke nobody and open one in its place, which stands for its alerts as well."""
+        heard = self._event(page.alerts[0])
+        event = replace(heard, severity=page.severity, state=EventState.RESOLVED, reason=GOES_ON)
+        self._end(name, incident_key(self._incident.id), (page.fingerprint, page.episode), event, GOES_ON)
+        return replace(self._opened(print_), alerts=page.alerts, told=[each for each in page.told if each != print_])
+
+    def _opened(self, print_: str) -> Page:
+        told = self._incident.alerts[print_]
+        return Page(fingerprint=print_, episode=told.episode, severity=told.severity, opened_at=self._now)
 
     def resolve(self, name: str, print_: str, episode: int, event: AlertEvent, note: str) -> None:
         """One receiver that was told of this episode is told its end, at the latest with the last alert of its page."""

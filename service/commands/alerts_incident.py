@@ -110,18 +110,35 @@ def _show(found: dict[str, Any]) -> None:
     click.echo(f"run           {safe(found['run'])}")
     click.echo(f"since         {shown_moment(found['opened_at'])}, step {found['opened_step']}; {over}")
     click.echo(f"acknowledged  {_acknowledged(found)}")
+    if (stop := found["stop"]) is not None:
+        answer = f"over: {stop['over']}" if stop["over"] else f"no answer for {stop['unanswered']} steps"
+        click.echo(f"job           asked to {safe(stop['action'])} at step {stop['step']}; {safe(answer)}")
     table = Table()
-    for heading in ("alert", "severity", "layer", "state"):
+    for heading in ("alert", "severity", "layer", "state", "told"):
         table.add_column(heading, overflow="fold")
     for alert in found["alerts"]:
-        explained = f"explained by {safe(alert['explained_by'])}" if alert["explained_by"] else "firing"
         table.add_row(
             Text(_name(alert)),
             terminal.severity(Severity(alert["severity"])),
             Text(str(alert["layer"])),
-            Text(explained if alert["firing"] else "resolved"),
+            Text(safe(_state(alert))),
+            Text(safe(_told(alert))),
         )
     out().print(table)
+
+
+def _state(alert: dict[str, Any]) -> str:
+    if not alert["firing"]:
+        return "resolved"
+    for key, words in (("closed_by", "closed by"), ("explained_by", "explained by"), ("muted_by", "muted by")):
+        if alert[key]:
+            return f"{words} {alert[key]}"
+    return "firing"
+
+
+def _told(alert: dict[str, Any]) -> str:
+    names = [*alert["told"], *([f"through {alert['told_through']}"] if alert["told_through"] else [])]
+    return ", ".join(names) or "nobody"
 
 
 def _name(alert: dict[str, Any]) -> str:

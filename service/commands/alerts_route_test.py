@@ -149,7 +149,11 @@ def _found(config: AlertsConfig, event: AlertEvent, at: float) -> dict[str, Any]
         "quiet_hours": sorted({hours.told() for path in paths for hours in path[-1].quiet_hours}),
         "muted": [{"by": mute.by, "until": mute.until} for mute in mutes],
         "waits": {} if event.severity.pages else _waits(config, event, told),
-        "escalates": [{"after": each.after, "to": list(each.to)} for each in config.router.escalate(event)],
+        "escalates": [
+            {"after": each.after, "to": later}
+            for each in config.router.escalate(event)
+            if (later := [name for name in each.to if name not in told])
+        ],
         "told": told,
         "asks_to_stop": event.severity is Severity.STOP and not mutes,
         "note": _note(event, muted=bool(mutes)),

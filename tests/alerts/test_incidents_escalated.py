@@ -61,6 +61,40 @@ def test_several_alerts_that_are_due_make_one_page() -> None:
     assert said(of.tick(1_000.0)) == [("boss", "trigger", "B", UNHEARD + "15 min; together with A")]
 
 
+GOES_ON = "goes on as a louder page"
+
+
+def test_who_was_woken_for_a_warning_is_woken_again_for_what_pages() -> None:
+    """A further word in an open page wakes nobody: PagerDuty adds it to the log of an alert that somebody may have acknowledged
+    and gone back to bed with."""
+    of = book()
+    of.apply([at(1, "W", severity=Severity.WARNING)], 100.0)
+    warned = of.tick(1_000.0)
+    of = reborn(warned)
+    of.apply([at(2, "P")], 1_010.0)
+    woken = of.tick(1_910.0)
+    assert said(woken) == [("boss", "resolve", "W", GOES_ON), ("boss", "trigger", "P", UNHEARD + "15 min")]
+    old, new = woken.deliveries
+    assert old.dedup_key == new.dedup_key == warned.deliveries[0].dedup_key, "in order: the end leaves before the beginning"
+    assert (old.fingerprint, old.event.severity) == (warned.deliveries[0].fingerprint, Severity.WARNING)
+    assert [line.alert for line in new.board] == ["W", "P"]
+    of = reborn(woken)
+    louder = of.apply([at(3, "S", severity=Severity.STOP)], 1_920.0)
+    assert ("boss", "resolve") not in {(receiver, action) for receiver, action, _, _ in said(louder)}
+    assert said(of.tick(2_820.0)) == [("boss", "trigger", "S", UNHEARD + "15 min")], "who is awake is not woken"
+    of.apply([at(4, "P", EventState.RESOLVED), at(4, "S", EventState.RESOLVED, severity=Severity.STOP)], 2_830.0)
+    over = of.apply([at(5, "W", EventState.RESOLVED, severity=Severity.WARNING)], 2_840.0)
+    (end,) = [row for row in over.deliveries if row.receiver == "boss"]
+    assert (end.action.value, end.fingerprint, end.dedup_key) == ("resolve", new.fingerprint, new.dedup_key)
+
+
+def test_a_page_that_hears_no_ends_is_not_opened_anew() -> None:
+    """Its end would have to be told for that."""
+    of = IncidentBook(lambda _: ["boss"], {"boss": Reach("incident", send_resolved=False)})
+    of.apply([at(1, "W", severity=Severity.WARNING)], 100.0)
+    assert said(of.apply([at(2, "P")], 110.0)) == [("boss", "trigger", "P", "")]
+
+
 def test_the_clock_stands_still_while_somebody_has_it_in_hand() -> None:
     of = book()
     of.apply([at(1, "A")], 100.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alerts.model import DeliveryStatus
-from tests.faults.theatre import Theatre
+from tests.faults.theatre import ALERTS, Theatre
 from tests.kit.pipelines import steps
 from tests.kit.receivers import Behaviour, Hang, Raw, Refuse, Reply, Taken
 
@@ -17,6 +17,14 @@ STORY = [1.0, 20.0, 20.0, 1.0, 20.0, 20.0, 1.0]
 """Two incidents: at steps 3 to 4 and 6 to 7."""
 HANGS_FOR = 1.0
 """Seconds of this machine after which one that hangs is given up."""
+WARNING_RULES = """
+group: test
+layer: 2
+question: Is it well?
+rules:
+  - {alert: Lifted, id: lifted, expr: grad_norm > 5, severity: warning, summary: "Lifted"}
+  - {alert: High, id: high, expr: grad_norm > 50, severity: page, summary: "High"}
+"""
 FAULTS: dict[str, list[Behaviour]] = {
     "rate limited": [Reply(429, b"", {"retry-after": "30"}), Reply(429, b"", {"retry-after": "2"})],
     "rate limited for ever so long": [Reply(429, b"", {"retry-after": "99999999"})],
@@ -70,6 +78,28 @@ def test_what_may_have_arrived_and_cannot_be_looked_for_says_that_it_may_repeat(
     play.stage.settle()
     assert second.title.startswith("RESOLVED") and not first.title.startswith("RESOLVED"), "it goes on under the newer one"
     assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1}
+
+
+@pytest.mark.parametrize("away", [0, 3], ids=["there", "away for a while"])
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_a_pager_that_was_told_of_a_warning_wakes_for_a_page(theatre: Callable[..., Theatre], dies: bool, away: int) -> None:
+    """A team with one PagerDuty for everything: the second waking is the louder alert's, and there is one end."""
+    play = theatre(alerts=ALERTS.replace("default: chat", "default: oncall"), rules=WARNING_RULES)
+    play.stage.push(*steps("r", [1.0, 9.0]))
+    play.stage.settle()
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1}
+    play.pagerduty.add(*[Refuse()] * away)
+    play.stage.push(*steps("r", [99.0], first=3))
+    play.stage.turn()
+    if dies:
+        play.stage.restart()
+    play.stage.settle()
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 2} and play.pagerduty.open == {"tocsin:r#1"}
+    assert play.pagerduty.events[-1]["payload"]["severity"] == "error"
+    play.stage.push(*steps("r", [9.0, 99.0, 1.0], first=4))
+    play.stage.settle()
+    assert play.pagerduty.actions("tocsin:r#1") == ["trigger", "resolve", "trigger", "resolve"]
+    assert not play.pagerduty.open and {row.status for row in play.stage.rows()} == {DeliveryStatus.SENT}
 
 
 def test_a_name_that_is_not_known_is_tried_again(theatre: Callable[..., Theatre], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,36 @@ def test_incidents_are_listed_shown_acknowledged_and_closed(collector: Collector
     collector.told("closed by olga")
 
 
+def test_show_says_who_was_told_what_keeps_it_back_and_what_the_job_was_asked() -> None:
+    alert = {"id": "x", "labels": {}, "severity": "stop", "layer": 1, "firing": True, "explained_by": "", "muted_by": ""}
+    alert |= {"closed_by": "", "told": [], "told_through": ""}
+    changes: list[dict[str, Any]] = [
+        {"alert": "Told", "told": ["oncall", "chat"]},
+        {"alert": "Muted", "muted_by": "silence 4f2a"},
+        {"alert": "Closed", "closed_by": "ada"},
+        {"alert": "Stormy", "told_through": "tocsin.storm#1"},
+        {"alert": "Over", "firing": False, "told": ["chat"]},
+    ]
+    stop = {"action": "pause", "step": 7, "over": "", "unanswered": 2}
+    answer = {"id": "r#1", "run": "r", "opened_at": 0.0, "opened_step": 5, "closed_at": None, "acknowledged": None}
+    answer |= {"alerts": [alert | change for change in changes], "stop": stop}
+    answered = answer | {"stop": stop | {"over": "the job acknowledged at step 8"}}
+    with FakeServer([Reply(200, json.dumps(each).encode()) for each in (answer, answered)]) as server:
+        environ = {"TOCSIN_ADDRESS": server.url, "COLUMNS": "120"}
+        lines = run("show", "r#1", environ=environ).stdout.splitlines()
+        again = run("show", "r#1", environ=environ).stdout
+    assert "job           asked to pause at step 7; no answer for 2 steps" in lines
+    assert "job           asked to pause at step 7; over: the job acknowledged at step 8" in again
+    rows = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in lines if line.startswith("│")]
+    assert [(name, state, told) for name, _, _, state, told in rows] == [
+        ("Told", "firing", "oncall, chat"),
+        ("Muted", "muted by silence 4f2a", "nobody"),
+        ("Closed", "closed by ada", "nobody"),
+        ("Stormy", "firing", "through tocsin.storm#1"),
+        ("Over", "resolved", "chat"),
+    ]
+
+
 def test_a_silence_is_made_listed_and_ended(collector: Collector) -> None:
     made = collector.run(
         "silence", "run=a-*", "run=b-*", "layer=3", "severity=page", "--label", "team=x", "--for", "2h", "--reason", "known"

@@ -212,3 +212,7 @@ def test_who_is_told_later_is_shown(tmp_path: Path) -> None:
     found = json.loads(run("route-test", file, "--severity", "warning", "--json").stdout)
     assert (found["waits"], found["escalates"]) == ({"chat": 120.0}, [{"after": 900.0, "to": ["boss"]}])
     assert "later" not in run("route-test", file, "--severity", "info").stdout, "nobody is told first"
+    file.write_text(file.read_text(encoding="utf-8").replace("to: boss", "to: [chat, boss]"), encoding="utf-8")
+    assert later in run("route-test", file).stdout.splitlines(), "who is told now is not told later"
+    file.write_text(file.read_text(encoding="utf-8").replace("to: [chat, boss]", "to: chat"), encoding="utf-8")
+    assert "later" not in run("route-test", file).stdout
