@@ -100,8 +100,8 @@ def test_every_secret_is_a_credential_and_every_credential_is_used(tmp_path: Pat
 
 def test_the_page_installs_all_of_it() -> None:
     page = (services.ROOT / "docs" / "operate" / "systemd.md").read_text(encoding="utf-8")
-    for name in ("tocsin.service", "tocsin.yaml", "alerts.yaml"):
-        assert f"deploy/systemd/{name}" in page
+    # What lies there once it is installed: tests/deploy/test_installed.py, which also carries these commands out.
+    assert "\ncd /opt/tocsin/share/tocsin/systemd\n" in page
     for each in settings()["LoadCredential"]:
         assert each.split(":")[0] in page
     assert "/opt/tocsin" in page

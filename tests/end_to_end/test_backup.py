@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sqlite3
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -51,6 +53,14 @@ def opened(pagerduty: FakePagerDuty) -> Counter[str]:
     return found
 
 
+def restore(copy: Path, store: Path) -> None:
+    """Puts a copy in the place of a store, by the commands of the page."""
+    page = (services.ROOT / "docs" / "operate" / "backup.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^ +```sh\n(.*?)^ +```$", page.partition("## Restore")[2], re.DOTALL | re.MULTILINE)
+    script = textwrap.dedent(block).replace("tocsin.db", store.name)
+    subprocess.run(["sh", "-ec", script], cwd=store.parent, env={**os.environ, "COPY": str(copy)}, check=True, timeout=120)
+
+
 READ = "SELECT coalesce(sum(next_offset), 0) FROM positions"
 DUE = "SELECT count(*) FROM deliveries WHERE status IN ('pending', 'sending')"
 
@@ -81,10 +91,8 @@ def test_a_restored_copy_goes_on_without_a_second_page(kafka_broker: Broker, tmp
         until(lambda: ask(collector.store, READ) == 220, "it has read on")
         before = opened(pagerduty)
         collector.kill()
-        for each in collector.folder.glob("store.db*"):
-            each.unlink()
-        # As docs/operate/backup.md says.
-        copy.rename(collector.store)
+        restore(copy, collector.store)
+        assert {each.name for each in (collector.folder / "aside").iterdir()} >= {"store.db", "store.db-wal"}
         collector.start()
         kafka_broker.produce(topic, lines[220:], key=RUN.encode())
         until(lambda: ask(collector.store, READ) == len(lines), "it has read everything")
@@ -119,6 +127,19 @@ def test_what_is_only_in_the_log_is_in_the_copy(tmp_path: Path) -> None:
     (copy,) = (tmp_path / "copies").iterdir()
     assert str(copy) == done.stdout.strip() and copy.stat().st_mode & 0o777 == 0o600
     assert ask(copy, READ) == 7
+
+
+def test_the_page_restores_where_there_is_no_log(tmp_path: Path) -> None:
+    """A collector that ended in order leaves no -wal and no -shm; what lies beside the store and is none of it stays."""
+    store, copy = tmp_path / "tocsin.db", tmp_path / "tocsin-20261130T080000Z.db"
+    store.write_bytes(b"damaged")
+    store.chmod(0o640)
+    copy.write_bytes(b"whole")
+    copy.chmod(0o600)
+    restore(copy, store)
+    assert store.read_bytes() == b"whole" and store.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in (tmp_path / "aside").iterdir()] == ["tocsin.db"]
+    assert copy.exists()
 
 
 def test_old_copies_go_and_strangers_stay(tmp_path: Path) -> None:

@@ -30,13 +30,19 @@ def until(found: Callable[[], Any], what: str, patience: float = PATIENCE) -> An
 class Process:
     """A running collector."""
 
-    def __init__(self, folder: Path, arguments: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> None:
-        """`arguments` and `environ` are added to those that it has anyway."""
+    def __init__(
+        self,
+        folder: Path,
+        arguments: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "service.cli"),
+    ) -> None:
+        """`arguments` and `environ` are added to those that it has anyway; `program` is the `tocsin` that is run."""
         self.folder = folder
         self._log = (folder / "stderr").open("ab")
         self._out = (folder / "stdout").open("ab")
         self._skip = len(self.log())
-        command = [sys.executable, "-m", "service.cli", "collect", "--config", str(folder / "tocsin.yaml")]
+        command = [*program, "collect", "--config", str(folder / "tocsin.yaml")]
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         self.popen = subprocess.Popen(
             [*command, *arguments], stdout=self._out, stderr=self._log, env=clean | dict(environ or {})
