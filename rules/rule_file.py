@@ -127,7 +127,6 @@ class RuleFile:
     spec: FileSpec
     variables: dict[str, Variable]
     drafts: list[Draft]
-    group_mark: Mark
     overrides: list[Override]
 
 
@@ -158,7 +157,7 @@ def _read_rules(spec: FileSpec | None, tree: Table, file: str, errors: list[Conf
         spec = FileSpec(group="", layer=0, question="?", rules=[])
     elif not KEBAB_CASE.fullmatch(spec.group):
         errors.append(find(tree, "group").mark.error(f"group {spec.group!r} is not in kebab-case (write my-group)"))
-    return RuleFile(file, spec, variables, drafts, find(tree, "group").mark, _overrides(tree, variables, errors))
+    return RuleFile(file, spec, variables, drafts, _overrides(tree, variables, errors))
 
 
 def _overrides(tree: Table, variables: Mapping[str, Variable], errors: list[ConfigError]) -> list[Override]:
