@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from service.incident_desk import IncidentDesk
+from tests.kit.asking import http_client
 from tests.kit.browser import Browser, Page
 from tests.kit.collecting import until
-from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, RUN_PATH, SECRETS, Collector, sick
+from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, RUN_PATH, SECRETS, Collector, sick, sound
+from tests.kit.pipelines import begin
 from tests.kit.visiting import login, quiet, state
 
 PATHS = ("/", RUN_PATH, INCIDENT_PATH)
@@ -184,6 +186,33 @@ def test_an_alert_is_silenced_for_this_run_alone(page: Page, collector: Collecto
     page.until("document.body.innerText.includes('Silenced.')", "it is said")
     (made,) = collector.running.store.mutes.declared().silences
     assert (made.owner, made.reason, made.match.rule, made.match.run) == ("olga", "known <b>, see the log", "high", RUN)
+
+
+@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("scripts", [True, False], ids=["script on", "script off"])
+def test_a_silence_is_lifted_and_what_fires_is_told(
+    page: Page, browser: Browser, tmp_path: Path, width: int, scripts: bool
+) -> None:
+    collector = Collector(tmp_path)
+    body = {"match": {"run": "team/*"}, "reason": "known <b>", "for": "1h"}
+    with http_client(collector.url, headers={"authorization": f"Bearer {SECRETS['OLGA']}"}) as client:
+        made = client.post("/api/v1/silences", json=body).json()["id"]
+    collector.sends(begin(RUN), *sound(1, 40), *sick(41, 42))
+    until(lambda: collector.running.store.incident(INCIDENT), "it is open")
+    page.size(width)
+    page.scripts(run=scripts)
+    login(page, collector, path=INCIDENT_PATH)
+    assert f"Muted by silence {made}" in state(page) and "known <b>" in page.text()
+    assert not any("High at step" in message for message in collector.written)
+    page.click(".held button")
+    page.until("document.body.innerText.includes('Lifted. What still fires is told now.')", "it is said")
+    assert page.evaluate("document.querySelectorAll('.held').length") == 0
+    assert page.evaluate("location.pathname") == INCIDENT_PATH
+    collector.told("High at step")
+    page.open(collector.url + INCIDENT_PATH)
+    assert "Muted" not in state(page)
+    assert quiet(page) == []
+    assert collector.running.stop()
 
 
 def test_an_incident_is_resolved_and_whoever_was_told_hears_of_it(page: Page, collector: Collector) -> None:

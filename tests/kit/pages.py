@@ -77,10 +77,10 @@ def sick(first: int, last: int, run: str = RUN) -> list[bytes]:
 class Collector:
     """In this process, over a spool in a folder."""
 
-    def __init__(self, folder: Path, config_text: str = CONFIG) -> None:
+    def __init__(self, folder: Path, config_text: str = CONFIG, alerts: str = ALERTS) -> None:
         (folder / "rules").mkdir(exist_ok=True)
         (folder / "rules" / "test.yaml").write_text(RULES)
-        (folder / "alerts.yaml").write_text(ALERTS)
+        (folder / "alerts.yaml").write_text(alerts)
         self.folder = folder
         self.written: list[str] = []
         self.running = Running(

@@ -24,7 +24,7 @@ from service.http.access import Access, Token
 from service.http.app import build
 from service.http.pages import words
 from service.http.pages.forms import own_path
-from service.http.pages.overview import mutes
+from service.http.pages.mutes import mutes
 from service.http.pages.run_reader import AT_LEAST_SECONDS, RunReader
 from service.roles import Caller, Role
 from service.stop_requests import STATE, Stop, encode

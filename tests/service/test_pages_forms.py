@@ -21,6 +21,9 @@ from tests.kit.collecting import until
 from tests.kit.commits import event
 from tests.kit.pages import INCIDENT, INCIDENT_PATH, RUN, SECRETS, Collector, sick, sound
 from tests.kit.pipelines import begin
+from tests.kit.running import ALERTS
+
+SILENCES = 'silences:\n  - {id: kept, match: {run: "other"}, owner: ada, reason: known, expires: "2999-01-01T00:00Z"}\n'
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +172,67 @@ def test_a_silence_is_for_this_run_alone_whatever_signs_are_in_its_name(rule: st
     assert holds(event("abl-*[1]?", "High", id="ru[le]*"))
     assert not holds(event("abl-x1y", "High", id="ru[le]*")), "the signs of patterns are signs of the name"
     assert holds(event("abl-*[1]?", "Other", id="rule")) == (rule == "")
+
+
+# ---- lifting
+
+
+def lifted(client: httpx.Client, **fields: str) -> httpx.Response:
+    return client.post("/mutes/lift", data={"proof": proof(client), **fields})
+
+
+def test_what_was_made_here_is_lifted_from_every_page_that_shows_it(fresh: Collector, caplog: pytest.LogCaptureFixture) -> None:
+    with session(fresh, "OLGA") as olga, session(fresh, "VERA") as vera, caplog.at_level(logging.INFO):
+        of_session = proof(olga)
+        olga.post(f"{INCIDENT_PATH}/silence", data={"proof": of_session, "reason": "known", "what": "high", "for": "1d"})
+        window = {"name": "drain", "match": {"run": "*"}, "reason": "x", "from": "00:00", "to": "24:00", "zone": "UTC"}
+        bearer = {"authorization": f"Bearer {SECRETS['OLGA']}"}
+        with http_client(fresh.url, headers=bearer) as program:
+            assert program.post("/api/v1/windows", json=window).status_code == 201
+        (made,) = fresh.running.store.mutes.declared().silences
+        for path in ("/", INCIDENT_PATH):
+            assert olga.get(path).text.count('action="/mutes/lift"') == 2, path
+            page = vera.get(path).text
+            assert "/mutes/lift" not in page, path
+            assert path != "/" or (made.id in page and "maintenance drain" in page), "who may not lift it may read of it"
+        done = lifted(olga, kind="silence", key=made.id, back=INCIDENT_PATH)
+        assert (done.status_code, done.headers["location"]) == (303, f"{INCIDENT_PATH}?said=lifted")
+        assert "Lifted. What still fires is told now." in olga.get(done.headers["location"]).text
+        done = lifted(olga, kind="window", key="drain", back="//elsewhere.example/")
+        assert (done.status_code, done.headers["location"]) == (303, "/?said=lifted")
+        declared = fresh.running.store.mutes.declared()
+        assert declared.silences[0].expires_at < made.expires_at and not declared.windows
+        assert "/mutes/lift" not in olga.get("/").text
+    assert f"olga lifted silence {made.id}" in caplog.text and "olga lifted window drain" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "status", "why"),
+    [
+        ("VERA", {"kind": "silence"}, 403, "this needs operator"),
+        ("OLGA", {"kind": "silence", "key": "nothing<b>"}, 404, "It is not there"),
+        ("OLGA", {"kind": "window", "key": "nothing<b>"}, 404, "It is not there"),
+        ("OLGA", {"kind": "silence"}, 404, "It is not there"),
+        ("OLGA", {"kind": "receiver"}, 400, "nothing that could be lifted"),
+        ("OLGA", {}, 400, "nothing that could be lifted"),
+        ("OLGA", {"kind": "silence", "key": "kept"}, 409, "remove it there"),
+        ("OLGA", {"kind": "silence", "proof": "x"}, 403, "not of your session"),
+    ],
+)
+def test_what_cannot_be_lifted_says_why(tmp_path: Path, name: str, fields: dict[str, str], status: int, why: str) -> None:
+    (tmp_path / "silences.yaml").write_text(SILENCES)
+    collector = Collector(tmp_path, alerts=f"{ALERTS}silences: silences.yaml\n")
+    with session(collector, name) as client:
+        before = collector.running.store.mutes.declared()
+        assert "silences.yaml" in client.get("/").text and 'value="kept"' not in client.get("/").text
+        refused = lifted(client, **fields)
+        assert (refused.status_code, why in refused.text) == (status, True)
+        assert "nothing&lt;b" not in refused.text, "what was asked for is not repeated"
+        assert collector.running.store.mutes.declared() == before
+    with http_client(collector.url) as anybody:
+        answer = anybody.post("/mutes/lift", data={"x": "y", **fields}, headers={"authorization": f"Bearer {SECRETS['OLGA']}"})
+        assert answer.status_code == 401, "a form is for sessions"
+    assert collector.running.stop()
 
 
 def _is_as_it_was(collector: Collector) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from alerts.matching import told
 from alerts.model import Incident
-from alerts.muting.model import Silence
-from alerts.muting.muting import Declared
 from collector.model import RunStatus
 from rules.model import AlertEvent, EventState, Severity
 from service.http.pages.summary import Summary, summarised
-from service.http.pages.words import LOUDNESS, span, utc
+from service.http.pages.words import LOUDNESS
 from service.store.model import RunRow
 
 MAX_RUNNING: Final = 200
@@ -63,35 +60,6 @@ def overview(
         "trouble": list(trouble),
         "sentence": sentence(summaries),
     }
-
-
-class MuteLine(NamedTuple):
-    """A silence that is in force or will be, or a maintenance window."""
-
-    what: str
-    match: str
-    owner: str
-    reason: str
-    when: str
-    place: str
-
-
-def mutes(declared: Declared, now: float) -> list[MuteLine]:
-    """What keeps alerts from being told now, or will: silences, those that end first before the others, then windows."""
-    silences = sorted((each for each in declared.silences if each.state(now) != "expired"), key=lambda each: each.expires_at)
-    return [
-        MuteLine(f"silence {each.id}", told(each.match), each.owner, each.reason, _until(each, now), each.place)
-        for each in silences
-    ] + [
-        MuteLine(f"maintenance {each.name}", told(each.match), each.owner, each.reason, each.hours.told(), each.place)
-        for each in declared.windows
-    ]
-
-
-def _until(silence: Silence, now: float) -> str:
-    if silence.state(now) == "pending":
-        return f"from {utc(silence.starts_at)} until {utc(silence.expires_at)}"
-    return f"until {utc(silence.expires_at)}, for {span(silence.expires_at - now)}"
 
 
 def sentence(summaries: Sequence[Summary]) -> str:

@@ -5,6 +5,7 @@
 | /                                 | open incidents, runs                                          |
 | /runs/RUN                         | one run                                                       |
 | /incidents/ID                     | one incident, also a closed one; what can be said of it        |
+| /mutes/lift                       | a form: a silence or a window that was made here ends          |
 | /login, /logout                   | a session for a token, and its end                            |
 | /static/...                       | the style sheet, the script, the icon                         |
 """
@@ -27,7 +28,8 @@ from service.http.access import Access
 from service.http.pages.forms import own_path, session_routes
 from service.http.pages.incident_forms import SPANS, incident_form_routes
 from service.http.pages.incident_page import incident_page
-from service.http.pages.overview import mutes, overview
+from service.http.pages.mutes import holding, mute_form_routes, mutes
+from service.http.pages.overview import overview
 from service.http.pages.run_page import MAX_EVENTS, MAX_INCIDENTS, run_page
 from service.http.pages.run_reader import RunReader
 from service.http.pages.site import Site, static_routes
@@ -74,6 +76,10 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
     """All of them."""
     site = Site(access)
 
+    def may_act(request: Request) -> bool:
+        visitor = access.visitor(request)
+        return visitor is not None and visitor.caller.role.may(Role.OPERATOR) and sources.can_act
+
     def home(request: Request) -> Response:
         store, health = sources.store, sources.health
         trouble = health.unhealthy() + health.unready()
@@ -81,7 +87,7 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
         found = overview(store.runs(limit=MAX_RUNS), store.firing(), store.open_incidents(), trouble, now)
         closed = [summarised(each, now) for each in reading.closed_incidents(store.database, limit=MAX_CLOSED) if each.alerts]
         muted = [] if sources.mute_desk is None else mutes(sources.mute_desk.declared(), now)
-        return site.page(request, "home.html.j2", closed=closed, muted=muted, **found)
+        return site.page(request, "home.html.j2", closed=closed, muted=muted, may_act=may_act(request), **found)
 
     def run(request: Request) -> Response:
         store, name = sources.store, str(request.path_params["run"])
@@ -107,7 +113,6 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
         if found is None or not found.alerts:
             raise HTTPException(404, "There is no such incident: it never was, or it was over long ago and is gone.")
         summary = summarised(found, now)
-        visitor = access.visitor(request)
         values = incident_page(
             summary,
             store.evidence.of(found.id),
@@ -119,11 +124,14 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
         if asked is not None and asked.incident != found.id:
             asked = None
         has_run = reading.run(store.database, found.run) is not None  # those of the collector itself have no row
-        may_act = visitor is not None and visitor.caller.role.may(Role.OPERATOR) and sources.can_act
-        return site.page(request, "incident.html.j2", may_act=may_act, has_run=has_run, spans=SPANS, asked=asked, **values)
+        events = [each.told.event for each in summary.members if each.told.event is not None and each.told.firing]
+        muted = [] if sources.mute_desk is None else mutes(holding(sources.mute_desk.declared(), events, now), now)
+        values |= {"may_act": may_act(request), "has_run": has_run, "spans": SPANS, "asked": asked, "muted": muted}
+        return site.page(request, "incident.html.j2", **values)
 
     return [
         Route("/", shown(home, site, access)),
+        *mute_form_routes(site, access, sources.mute_desk),
         *incident_form_routes(site, access, sources.store, sources.incident_desk, sources.mute_desk),
         Route("/incidents/{id:path}", shown(incident, site, access)),
         Route("/runs/{run:path}", shown(run, site, access)),

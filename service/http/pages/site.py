@@ -31,6 +31,7 @@ SAID: Final = {
     "out": "You are logged out.",
     "acknowledged": "Acknowledged. Reminders and escalation wait until then.",
     "silenced": "Silenced. What fires on when the silence ends is told then.",
+    "lifted": "Lifted. What still fires is told now.",
     "closed": "Resolved by hand. Whoever was told of it is told the end.",
 }
 """What has just been done, by the word in `?said=`; another word says nothing."""
