@@ -2,7 +2,7 @@
 
 Written in the transaction that opens the incident, completed when the record behind the first abnormal one has come, extended
 when another alert joins; gone with the incident. Read it with `store.evidence.of(incident)`, draw it with
-`service.evidence.chart`, export it with `service.evidence.export`.
+`service.evidence.picture`, export it with `service.evidence.export`.
 
 All text in it is of runs: whoever shows it cleans and escapes it. Its layout is a contract with scripts that read the export:
 fields may be added, a reader passes over those that it does not know.

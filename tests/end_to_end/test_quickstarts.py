@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
@@ -84,14 +82,3 @@ def test_the_rule_author(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "entropy.yaml:9:16" in refused.stdout + refused.stderr
     assert "did you mean 'policy_entropy'" in refused.stdout + refused.stderr
-
-
-@pytest.mark.parametrize(
-    "page",
-    [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "client" / "README.md")],
-)
-def test_links_lead_somewhere(page: str) -> None:
-    path = ROOT / page
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-        if not re.match(r"[a-z]+:", target):
-            assert (path.parent / target).exists(), f"{page} links to {target}"
