@@ -107,9 +107,11 @@ class _Scale:
         low, high = (10**self.low, 10**self.high) if self.log else (self.low, self.high)
         if self.log and unit == "s":
             return [each for each in _LOG_SECONDS if low <= each <= high]
-        if self.log and self.high - self.low > 1.3:
+        if self.log and self.high - self.low > 0.7:
             every = max(1, round((self.high - self.low) / 5))
-            return [10.0**power for power in range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1, every)]
+            parts = (1, 2, 5) if self.high - self.low < 2.5 else (1,)
+            powers = range(math.floor(self.low), math.floor(self.high + 1e-9) + 1, every)
+            return [each for power in powers for part in parts if low <= (each := part * 10.0**power) <= high]
         scale = {"percentunit": 100.0, "bytes": 2.0**-20}.get(unit, 1.0)
         rough = (high - low) / 6 * scale
         if unit == "s" and rough > 1:
