@@ -82,13 +82,15 @@ def _made(settings: Settings, redactor: Redactor) -> Running:
 
 
 def _check(settings: Settings, redactor: Redactor) -> None:
-    """Load everything that a start loads, without touching the store or the port."""
+    """Load everything that a start loads, and look whether it would take the store; nothing is written, no port is used."""
     from alerts.config import load_config
     from alerts.receivers.settings import Tools
     from alerts.secrets import Secrets
     from service import bundles, inputs
     from service.baselines import load_baselines
     from service.http.tls import Certificate
+    from service.store.database import check_file
+    from service.store.guard import sqlite_file
 
     secrets = Secrets(redactor, os.environ, settings.base)
     try:
@@ -100,6 +102,13 @@ def _check(settings: Settings, redactor: Redactor) -> None:
             Certificate(settings.certificate)
         except ValueError as error:
             fail(str(error))
+    if (store := sqlite_file(settings.store_url)) is not None:
+        try:
+            check_file(store)
+        except StoreError as error:
+            fail(str(error))
+        except OSError as error:  # whoever checks a configuration need not be who may read the store
+            click.echo(f"the store was not looked at: {error}", err=True)
     load_baselines(settings.baselines)
     engine = bundles.engine([settings.path(each) for each in settings.config.rules.dirs], shipped=settings.config.rules.shipped)
     if settings.alerts_file is not None:

@@ -10,9 +10,11 @@ Whatever the driver raises within `write` and `read` reaches the caller as Store
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
@@ -29,6 +31,7 @@ _PAGE_BYTES = 8192
 """A record of 60 metrics has 2 KB: three of them fit a page. In pages of 4 KB each has one alone, and the file is 1.6 times as
 large; of 16 KB a commit of one record writes too much."""
 _WRITES = "tocsin_writes"
+_STRANGE = "the store is a database with other tables; give Tocsin one of its own"
 
 
 class Database:
@@ -53,16 +56,11 @@ class Database:
             found = inspect(connection).get_table_names()
             if "meta" not in found:
                 if found:
-                    raise SchemaMismatch("the store is a database with other tables; give Tocsin one of its own")
+                    raise SchemaMismatch(_STRANGE)
                 schema.metadata.create_all(connection)
                 connection.execute(insert(schema.meta).values(name="schema", value=str(schema.SCHEMA_VERSION)))
                 return
-            version = connection.scalar(select(schema.meta.c.value).where(schema.meta.c.name == "schema"))
-            if version != str(schema.SCHEMA_VERSION):
-                raise SchemaMismatch(
-                    f"the store has schema version {version}, this program needs {schema.SCHEMA_VERSION}: "
-                    "start the program version that wrote it, or name a new store"
-                )
+            _judge(connection.scalar(select(schema.meta.c.value).where(schema.meta.c.name == "schema")))
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -83,6 +81,38 @@ class Database:
     def close(self) -> None:
         with self._lock:
             self.engine.dispose()
+
+
+def check_file(path: Path) -> None:
+    """Says by an error what opening this SQLite file would refuse; reads only, also beside a collector that writes.
+
+    A file that is not there, or is empty, would be made: no error. Raises StoreError (SchemaMismatch), and OSError when it cannot
+    be read by this user, which says nothing of the file.
+    """
+    try:
+        if not path.is_file() or path.stat().st_size == 0:
+            return
+        # Without a log everything is in the file, and nothing has to be made beside it to read it.
+        how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=_BUSY_SECONDS)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "meta" in tables:
+                row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+                _judge(row[0] if row else None)
+            elif tables:
+                raise SchemaMismatch(_STRANGE)
+    except sqlite3.OperationalError as error:
+        raise OSError(f"{path}: {error}") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot open the store {path}: {error}") from error
+
+
+def _judge(version: str | None) -> None:
+    if version != str(schema.SCHEMA_VERSION):
+        raise SchemaMismatch(
+            f"the store has schema version {version}, this program needs {schema.SCHEMA_VERSION}: "
+            "start the program version that wrote it, or name a new store"
+        )
 
 
 @contextmanager

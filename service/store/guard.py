@@ -19,16 +19,22 @@ from pathlib import Path
 from service.store.model import StoreError
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file that a URL of SQLAlchemy names; None for another database, or one in memory."""
+    path = url.removeprefix("sqlite:///")
+    return None if path == url or path in ("", ":memory:") else Path(path)
+
+
 class StoreGuard:
     """Held from construction to `release`. Makes the store's folder, which SQLite does not."""
 
     def __init__(self, url: str) -> None:
         self._file: int | None = None
-        path = url.removeprefix("sqlite:///")
-        if path == url or path in ("", ":memory:"):
+        path = sqlite_file(url)
+        if path is None:
             return
         try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(f"the store {path} cannot be made: {error.strerror or error} (see store.url)") from error

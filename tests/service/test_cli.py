@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import update
 
 from collector.form import form
 from service.cli import tocsin
+from service.store import schema
+from service.store.store import Store
 from tests.kit.pipelines import RULES
 
 
@@ -67,6 +72,43 @@ def test_kafka_init_says_what_it_needs_and_what_is_wrong(tmp_path: Path, unreach
     assert done.exit_code == 2
     assert "cannot create topics" in done.stderr and "Traceback" not in done.output
     assert "expected host:port of a broker that is running" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["beside a collector", "after its end"])
+def test_collect_check_says_that_a_start_would_refuse_the_store(running: bool, tmp_path: Path) -> None:
+    """Whoever checks the new version before an upgrade hears it now, not when the old one has been stopped."""
+    (tmp_path / "tocsin.yaml").write_text("store: {url: 'sqlite:///kept.db'}\n")
+    check = ("collect", "--check", "--config", tmp_path / "tocsin.yaml")
+    with Store(f"sqlite:///{tmp_path / 'kept.db'}") as store:
+        assert _run(*check).exit_code == 0
+        with store.database.write() as connection:
+            connection.execute(update(schema.meta).values(value="3"))
+        if running:
+            assert (tmp_path / "kept.db-wal").exists()
+            done = _run(*check)
+    if not running:
+        left = sorted(tmp_path.iterdir())
+        done = _run(*check)
+        assert sorted(tmp_path.iterdir()) == left, "asking leaves nothing beside the store"
+    assert done.exit_code == 2
+    assert f"schema version 3, this program needs {schema.SCHEMA_VERSION}" in done.stderr
+
+
+def test_collect_check_of_another_database_and_of_one_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "tocsin.yaml").write_text("store: {url: 'sqlite:///kept.db'}\n")
+    check = ("collect", "--check", "--config", tmp_path / "tocsin.yaml")
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as other:
+        other.execute("CREATE TABLE somebody (x)")
+    done = _run(*check)
+    assert done.exit_code == 2 and "other tables" in done.stderr
+    (tmp_path / "kept.db").write_bytes(b"no database, and long enough to be looked at as one" * 50)
+    done = _run(*check)
+    assert done.exit_code == 2 and "file is not a database" in done.stderr
+    # Tests may run as root, who may read everything; a name that is too long can be read by nobody.
+    (tmp_path / "tocsin.yaml").write_text(f"store: {{url: 'sqlite:///{'x' * 300}.db'}}\n")
+    done = _run(*check)
+    assert done.exit_code == 0 and "no fault" in done.stdout, "the configuration is without fault"
+    assert "the store was not looked at" in done.stderr
 
 
 def test_collect_check_touches_nothing(tmp_path: Path) -> None:
