@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kit import kafka, prometheus
 from tests.kit.kafka_sockets import closed_when_forgotten
@@ -20,6 +21,9 @@ _THIRD_PARTY_WARNINGS = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A busy machine is no finding: an example may take as long as it takes, and so may its making.
+    settings.register_profile("tocsin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("tocsin")
     # A cancelled run (CI, `timeout`) ends as Ctrl-C does: with its fixtures torn down, so that no broker is left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for message, category in _THIRD_PARTY_WARNINGS:

@@ -10,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"collector", "rules", "alerts", "grafana_dashboards", "service"}
@@ -136,3 +138,9 @@ def test_no_test_depends_on_the_speed_of_the_machine(pattern: str) -> None:
         if name.startswith(("tests/", "client/tests/")) and path.suffix == ".py" and path != Path(__file__):
             found |= {name} if re.search(pattern, path.read_text(encoding="utf-8")) else set()
     assert found == meant, instead
+
+
+@given(st.none())
+def test_no_example_is_measured_by_the_clock(nothing: None) -> None:
+    assert settings.default is not None and settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check

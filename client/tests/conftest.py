@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import _forgotten_by_kafka_python as _forgotten_by_kafka_python
 from tests.conftest import kafka_broker as kafka_broker
 from tests.conftest import private_broker as private_broker
+from tests.conftest import pytest_configure as pytest_configure
 from tests.conftest import unreachable as unreachable
 from tocsin import warn
 
