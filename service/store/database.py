@@ -86,8 +86,8 @@ class Database:
 def check_file(path: Path) -> None:
     """Says by an error what opening this SQLite file would refuse; reads only, also beside a collector that writes.
 
-    A file that is not there, or is empty, would be made: no error. Raises StoreError (SchemaMismatch), and OSError when it cannot
-    be read by this user, which says nothing of the file.
+    A file that is not there, or is empty, would be made: no error. Raises StoreError (SchemaMismatch); OSError when this user
+    cannot read it, which says nothing of the file.
     """
     try:
         if not path.is_file() or path.stat().st_size == 0:
