@@ -1,5 +1,5 @@
-"""Whatever goes wrong in whatever order, drawn at random: records, deaths at any statement, restarts, clocks, receivers and their
-names, reloads, storms and people. Nothing is lost, said twice or left open."""
+"""Whatever goes wrong in whatever order, drawn at random: records, deaths at any statement, restarts, clocks, receivers and
+their names, reloads, storms and people. Nothing is lost, said twice or left open."""
 
 from __future__ import annotations
 
