@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -120,9 +121,18 @@ def ignored(path: str) -> bool:
     return False
 
 
+def shared() -> list[str]:
+    """What the wheel puts beside the program, as pyproject.toml names it: files, and folders without a slash at their end."""
+    project = tomllib.loads((services.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found: dict[str, str] = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    assert len(found) >= 4 and all((services.ROOT / path).exists() for path in found)
+    return list(found)
+
+
 def test_the_context_holds_what_is_built_and_no_secret() -> None:
     names = [path.relative_to(services.ROOT).as_posix() for path in tracked()]
     needed = [name for name in names if name.split("/")[0] in PACKAGES or name.startswith("client/src/") or "/" not in name]
+    needed += [name for name in names if name.startswith(tuple(shared()))]
     lost = [name for name in needed if ignored(name) and not name.startswith(".")]
     assert lost == []
     for name in (".git/config", "deploy/compose/secrets/pagerduty_key", "deploy/compose/.env", "tests/conftest.py", "a/b.key"):
