@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import repeat
 from typing import Final
 
 from collector.series import Series
@@ -41,7 +40,8 @@ class Columns:
 
     def append(self, step: int, values: Iterable[float]) -> None:
         """One sample for each, in the order in which they were chosen; `step` is above all that they have."""
-        deque(map(_append, self._steps, repeat(step)), 0)
+        for steps in self._steps:
+            steps.append(step)
         deque(map(_append, self._values, values), 0)
 
 

@@ -119,7 +119,8 @@ class Engine:
             frame.series = dict(series)  # of this record: a rule sees what others give before the run has it
         labelled = members.keys()
         for program in programs:
-            for key, fan in program.alone if labelled.isdisjoint(program.bare) else _record_targets(program, members):
+            alone = not members or labelled.isdisjoint(program.bare)
+            for key, fan in program.alone if alone else _record_targets(program, members):
                 existing = series.get(key)
                 if existing is not None and (steps := existing.steps) and steps[-1] >= step and frame.end(steps):
                     continue  # an earlier row of this step gave it

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 _INF: Final = math.inf
+_fsum: Final = math.fsum
 MAD_TO_SIGMA: Final = 1.4826
 """Makes the MAD of normal data estimate its standard deviation: 1 / Phi^-1(3/4)."""
 
@@ -56,9 +57,9 @@ def mean(window: Samples) -> float:
     """The arithmetic mean; finite whenever all samples are, also where their sum is not."""
     count = len(window)
     try:
-        return math.fsum(window) / count
+        return _fsum(window) / count
     except OverflowError:
-        return math.fsum(value / count for value in window)
+        return _fsum(value / count for value in window)
     except ValueError:
         return math.nan
 

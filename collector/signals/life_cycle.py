@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
-from math import isfinite, nan
+from math import isfinite
 from typing import Any, Final
 
 from collector.catalogue import Metric
@@ -81,7 +81,6 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("run_failed", "1", "1 when the attempt ended as failed, 0 from the next attempt on"),
 )
 
-_NEVER: Final = (nan, 0)
 _GAP: Final = Block("record_gap_seconds")
 _RHYTHM: Final = Block("record_gap_median", "stall_after")
 _COUNTS: Final = Block(
@@ -94,6 +93,16 @@ _COUNTS: Final = Block(
 )
 _NONFINITE: Final = Block("nonfinite_metric_count")
 _FAILED: Final = Block("run_failed")
+
+
+class _Still:
+    """How long a metric has been exactly the same."""
+
+    __slots__ = ("records", "value")
+
+    def __init__(self, value: float, records: int) -> None:
+        self.value = value
+        self.records = records
 
 
 class LifeCycle(Signal):
@@ -119,7 +128,7 @@ class LifeCycle(Signal):
         self._change = 0
         self._carried: set[str] = set()
         """Non-finite metrics of rows that came after their step had been counted: told with the next step."""
-        self._equal: dict[str, tuple[float, int]] = {}
+        self._equal: dict[str, _Still] = {}
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         nonfinite = () if row.finite else _nonfinite(run)
@@ -206,10 +215,12 @@ class LifeCycle(Signal):
         for name in MUST_MOVE:
             if name in arrived:
                 value = series[name].values[-1]  # the row is of the newest step
-                last, records = equal.get(name, _NEVER)
-                records = records + 1 if value == last else 1
-                equal[name] = (value, records)
-                if records >= CONSTANT_AFTER:
+                still = equal.get(name)
+                if still is None:
+                    equal[name] = still = _Still(value, 0)
+                still.records = still.records + 1 if value == still.value else 1
+                still.value = value
+                if still.records >= CONSTANT_AFTER:
                     constant += (name,)
         self.constant = constant
 
@@ -234,7 +245,8 @@ class LifeCycle(Signal):
         rhythm = [self._gaps, self._gap_median, self._last_time]
         before = None if self._before is None else sorted(self._before)
         keys = [sorted(self._present), before, self._absent, self._longest, self._change]
-        return [told, rhythm, keys, sorted(self._carried), self._equal]
+        equal = {name: (still.value, still.records) for name, still in self._equal.items()}
+        return [told, rhythm, keys, sorted(self._carried), equal]
 
     def load(self, state: Any) -> None:
         told, rhythm, keys, carried, equal = state
@@ -246,7 +258,7 @@ class LifeCycle(Signal):
         self._before = None if keys[1] is None else frozenset(keys[1])
         self._absent, self._longest, self._change = keys[2], keys[3], keys[4]
         self._carried = set(carried)
-        self._equal = {name: (value, count) for name, (value, count) in equal.items()}
+        self._equal = {name: _Still(value, records) for name, (value, records) in equal.items()}
 
 
 def is_core(key: str) -> bool:

@@ -89,7 +89,7 @@ class Rewards(Signal):
         if value is None or not -INF < value < INF:
             return None
         before: Sequence[float] = window(series, step, BEFORE, offset=1) if late else series.values[-BEFORE - 1 : -1]
-        total = sum(before)
+        total: float = sum(before)
         if not -INF < total < INF:
             before = finite(before)
             total = sum(before)

@@ -42,34 +42,46 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
 _BLOCKS: Final = {name: Block(f"{name}_spike_ratio", f"{name}_spike_sigmas", f"{name}_spike_records") for name in WATCHED}
 
 
+class _Watched:
+    """One metric."""
+
+    __slots__ = ("block", "in_a_row", "ordered")
+
+    def __init__(self, block: Block) -> None:
+        self.block: Final = block
+        self.in_a_row = 0
+        """Spikes in a row; everything else follows from the stored samples."""
+        self.ordered: list[float] | None = None
+        """The magnitudes of its last `WINDOW` values in order, all finite. A cache of what the series holds, so that a record
+        costs one insertion and one removal instead of a sort; dropped when anything but a newest value changes it."""
+
+
 class Spikes(Signal):
-    """Spikes in a row, per watched metric; everything else follows from the stored samples."""
+    """The watched metrics of one run."""
 
     def __init__(self) -> None:
-        self._in_a_row: dict[str, int] = {}
-        self._sorted: dict[str, list[float]] = {}
-        """By metric: the magnitudes of its last `WINDOW` values in order, all finite. A cache of what the series holds, so that
-        a record costs one insertion and one removal instead of a sort; dropped when anything but a newest value changes it."""
+        self._watched: Final = {name: _Watched(block) for name, block in _BLOCKS.items()}
 
     def update(self, run: RunState, row: Row, derived: Derived) -> None:
         """Compare each watched metric that the row brings with what was before it."""
         arrived = run.arrived
         if row.late or not row.fresh:
-            for name in row.present:  # what was overwritten or put in between is in the window now
-                self._sorted.pop(name, None)
+            for name, watched in self._watched.items():
+                if name in row.present:  # what was overwritten or put in between is in the window now
+                    watched.ordered = None
         newest, series = not row.late, run.series
-        for name, block in _BLOCKS.items():
+        for name, watched in self._watched.items():
             if name in arrived:
-                found = self._newest(series[name].values, name) if newest else self._late(run, name)
+                found = self._newest(series[name].values, watched) if newest else self._late(run, name)
                 if found is not None:
-                    derived.blocks.append(block)
+                    derived.blocks.append(watched.block)
                     derived.values += found
 
-    def _newest(self, values: array[float], name: str) -> tuple[float, float, int] | None:
+    def _newest(self, values: array[float], watched: _Watched) -> tuple[float, float, int] | None:
         magnitude = abs(values[-1])
-        ordered = self._sorted.get(name)
+        ordered = watched.ordered
         if ordered is None:
-            ordered = self._sorted[name] = magnitudes(values[-WINDOW - 1 : -1])
+            ordered = watched.ordered = magnitudes(values[-WINDOW - 1 : -1])
         count = len(ordered)
         middle, scale = centre_and_scale(ordered) if count >= LEAST else (0.0, 1.0)
         if magnitude < INF:
@@ -77,17 +89,16 @@ class Spikes(Signal):
             if count == WINDOW:
                 del ordered[bisect_left(ordered, abs(values[-WINDOW - 1]))]
             elif count != len(values) - 1:
-                del self._sorted[name]
+                watched.ordered = None
             insort(ordered, magnitude)
         else:  # an infinity or a NaN
-            del self._sorted[name]
+            watched.ordered = None
         if middle == 0.0:
             return None
         ratio, sigmas = magnitude / middle, (magnitude - middle) / scale
-        in_a_row = self._in_a_row.get(name, 0)
         if magnitude < INF:
-            in_a_row = self._in_a_row[name] = in_a_row + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
-        return ratio, sigmas, in_a_row
+            watched.in_a_row = watched.in_a_row + 1 if ratio >= RATIO and sigmas >= SIGMAS else 0
+        return ratio, sigmas, watched.in_a_row
 
     def _late(self, run: RunState, name: str) -> tuple[float, float, int] | None:
         """A late row is judged where it belongs, and says nothing about the newest ones."""
@@ -101,8 +112,7 @@ class Spikes(Signal):
         return found[0], found[1], int(found[0] >= RATIO and found[1] >= SIGMAS)
 
     def cut(self, step: int) -> None:
-        self._in_a_row.clear()
-        self._sorted.clear()
+        self.load({})
 
     def phase_changed(self, changed: Collection[str]) -> None:
         """A declared change explains the next jump no better than an undeclared one: the window forgets by itself."""
@@ -111,11 +121,12 @@ class Spikes(Signal):
         """The median of the window bears spikes; nothing is learnt here."""
 
     def dump(self) -> Any:
-        return self._in_a_row
+        return {name: watched.in_a_row for name, watched in self._watched.items() if watched.in_a_row}
 
     def load(self, state: Any) -> None:
-        self._in_a_row = state
-        self._sorted.clear()
+        for name, watched in self._watched.items():
+            watched.in_a_row = state.get(name, 0)
+            watched.ordered = None
 
 
 def magnitudes(values: Sequence[float]) -> list[float]:

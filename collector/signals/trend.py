@@ -30,7 +30,7 @@ LEAST: Final = 8
 def level(series: Series, step: int, count: int) -> float | None:
     """The mean of the finite ones among the last `count` values at or before a step; None without any."""
     values = (series.values[-count:] if series.steps[-1] <= step else window(series, step, count)).tolist()
-    total = sum(values)
+    total: float = sum(values)
     if -INF < total < INF:
         return total / len(values) if values else None
     kept = [value for value in values if isfinite(value)]
@@ -138,7 +138,7 @@ def line(values: array[float] | list[float]) -> tuple[float, float, list[float]]
     """(slope per place, mean) of the least-squares line through the finite ones of some values, which close ranks, and these
     values; None with fewer than `LEAST` of them, or where they are too large to be added and multiplied."""
     kept = values if isinstance(values, list) else values.tolist()
-    total = sum(kept)
+    total: float = sum(kept)
     if not -INF < total < INF:
         kept = [value for value in kept if isfinite(value)]
         total = sum(kept)
