@@ -1,7 +1,7 @@
 """Brings the dashboards into a Grafana: folder, dashboards, and a look at the data source. A second time it changes nothing.
 
 What is there is compared before it is written, and written with the version that was compared: an edit of somebody else in
-between is refused by Grafana (412), never overwritten.
+between is refused by Grafana (412), never overwritten. Addresses behind links that were not named stay as they are stored.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from grafana_dashboards.grafana import Answer, GrafanaError, Refused
+from grafana_dashboards.shipped import addressed, addresses
 
 FOLDER: Final = "tocsin"
 """Uid of the folder; its title is an option."""
@@ -49,7 +50,9 @@ class Plan(NamedTuple):
     """What is wanted."""
 
     dashboards: Mapping[str, Mapping[str, Any]]
-    """By uid."""
+    """By uid; as they ship."""
+    addresses: Mapping[str, str]
+    """Behind their links, by name of the constant. One that is not named stays as it is in that Grafana, else as it ships."""
     title: str
     """Of the folder."""
     message: str
@@ -123,7 +126,7 @@ def _dashboard(grafana: Asks, plan: Plan, uid: str, wanted: Mapping[str, Any]) -
     there = grafana.ask("GET", f"/api/dashboards/uid/{uid}", may_be_absent=True)
     if there.status == 404:
         if not plan.dry:
-            grafana.ask("POST", "/api/dashboards/db", _body(plan, wanted))
+            grafana.ask("POST", "/api/dashboards/db", _body(plan, addressed(wanted, plan.addresses)))
         return Step(Outcome.CREATED, "dashboard", uid)
     meta, stored = there.body["meta"], there.body["dashboard"]
     if meta.get("provisioned"):
@@ -131,6 +134,8 @@ def _dashboard(grafana: Asks, plan: Plan, uid: str, wanted: Mapping[str, Any]) -
             f"{uid} comes from a file of Grafana's provisioning ({meta.get('provisionedExternalId', '?')}) and cannot be"
             " published as well: keep one of the two ways"
         )
+    wanted = addressed(wanted, {name: value for name, value in addresses(stored).items() if name in addresses(wanted)})
+    wanted = addressed(wanted, plan.addresses)
     at_home = meta.get("folderUid") == FOLDER
     if at_home and covers(stored, wanted):
         return Step(Outcome.UNCHANGED, "dashboard", uid, f"version {stored['version']}")

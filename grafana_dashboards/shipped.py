@@ -27,6 +27,13 @@ def addressed(made: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str
     return changed
 
 
+def addresses(made: Mapping[str, Any]) -> dict[str, str]:
+    """The addresses behind its links, by name of the constant; of a dashboard that somebody else may have written."""
+    listed = made.get("templating", {}).get("list", [])
+    found = {each["name"]: each.get("query") for each in listed if each.get("type") == "constant"}
+    return {name: query for name, query in found.items() if isinstance(query, str)}
+
+
 def text(made: Mapping[str, Any]) -> str:
     """As it is written to files: sorted keys, so that two builds are equal to the byte."""
     return json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

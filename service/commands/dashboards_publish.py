@@ -57,7 +57,7 @@ def publish_(
     """Create or update folder and dashboards in a Grafana, and check that it has a Prometheus it reaches.
 
     What is there already is left alone, so it can run at each deployment. An edit that somebody made in between is not
-    overwritten: Grafana then refuses, and so does this.
+    overwritten: Grafana then refuses, and so does this. Addresses that are not named stay as they are.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def publish_(
         if error.name is None or error.name.partition(".")[0] != "grafana_api":
             raise
         fail(f"grafana-api-sdk is not installed, and this needs it: {_EXTRA}")
-    from grafana_dashboards.shipped import shipped
+    from grafana_dashboards.shipped import addresses, shipped
 
     try:
         token = Secrets(Redactor(), os.environ, Path.cwd()).value(parse_reference(reference))
@@ -81,16 +81,21 @@ def publish_(
         fail(f"--token: {error}")
     except ValueError as error:
         fail(f"--url: {error}")
-    plan = Plan(shipped(_addresses(collector, runbooks)), folder, f"tocsin {version('tocsin-server')}", datasource, dry_run)
-    changes = 0
+    named = _addresses(collector, runbooks)
+    plan = Plan(shipped(), named, folder, f"tocsin {version('tocsin-server')}", datasource, dry_run)
+    changes, created = 0, False
     try:
         for step in publish(Grafana(url, token, ca_file), plan):
             changes += step.outcome in (Outcome.CREATED, Outcome.CHANGED)
+            created |= step.outcome is Outcome.CREATED and step.what == "dashboard"
             detail = f"  ({clean_line(step.detail)})" if step.detail else ""
             click.echo(f"{step.outcome.value:{_WIDTH}} {step.what} {clean_line(step.name)}{detail}")
     except GrafanaError as error:
         click.echo(f"tocsin: {clean_line(str(error))}", err=True)
         raise SystemExit(1) from None
+    for name, address in addresses(next(iter(plan.dashboards.values()))).items():
+        if created and name not in named:
+            click.echo(f"links to the {name} lead to {address}: --{name} URL says where else")
     if not changes:
         click.echo("nothing to do: all is there as it should be")
     elif dry_run:

@@ -39,15 +39,13 @@ def lines(result: Result) -> list[str]:
 
 def test_everything_is_created_in_one_folder(grafana: FakeGrafana) -> None:
     said = lines(publish(grafana.url, "--collector", "https://tocsin.example/"))
-    assert said == ["usable data source prom", "created folder Tocsin", *(f"created dashboard {uid}" for uid in UIDS)]
+    created = ["usable data source prom", "created folder Tocsin", *(f"created dashboard {uid}" for uid in UIDS)]
+    assert said == [*created, "links to the runbooks lead to /runbooks: --runbooks URL says where else"]
     assert grafana.folders["tocsin"]["title"] == "Tocsin"
     for uid in UIDS:
         kept = grafana.dashboards[uid]
         assert kept["folderUid"] == "tocsin" and kept["message"].startswith("tocsin 0.")
-        constants = {
-            each["name"]: each["query"] for each in kept["dashboard"]["templating"]["list"] if each["type"] == "constant"
-        }
-        assert constants == {"collector": "https://tocsin.example", "runbooks": "/runbooks"}
+        assert constants(grafana, uid) == {"collector": "https://tocsin.example", "runbooks": "/runbooks"}
 
 
 def test_a_second_run_changes_nothing_and_says_so(grafana: FakeGrafana) -> None:
@@ -57,6 +55,43 @@ def test_a_second_run_changes_nothing_and_says_so(grafana: FakeGrafana) -> None:
     assert said[-1] == "nothing to do: all is there as it should be"
     assert said[1:-1] == ["unchanged folder Tocsin", *(f"unchanged dashboard {uid} (version 1)" for uid in UIDS)]
     assert grafana.writes == []
+
+
+def constants(grafana: FakeGrafana, uid: str) -> dict[str, str]:
+    listed = grafana.dashboards[uid]["dashboard"]["templating"]["list"]
+    return {each["name"]: each["query"] for each in listed if each["type"] == "constant"}
+
+
+def test_addresses_that_are_not_named_again_stay(grafana: FakeGrafana) -> None:
+    """Who publishes at each deployment need not know what somebody said once; a link to 127.0.0.1 helps nobody at night."""
+    publish(grafana.url, "--collector", "https://tocsin.example")
+    assert lines(publish(grafana.url))[-1].startswith("nothing to do")
+    del grafana.dashboards["tocsin-run"]["dashboard"]["panels"][1]
+    assert "changed dashboard tocsin-run" in lines(publish(grafana.url, "--runbooks", "https://wiki.example/rb"))
+    for uid in UIDS:
+        assert constants(grafana, uid) == {"collector": "https://tocsin.example", "runbooks": "https://wiki.example/rb"}
+    lines(publish(grafana.url, "--collector", "https://other.example"))
+    assert constants(grafana, "tocsin-rules")["collector"] == "https://other.example"
+
+
+def test_the_first_time_it_says_where_links_lead(grafana: FakeGrafana) -> None:
+    said = lines(publish(grafana.url, "--runbooks", "https://wiki.example/rb"))
+    assert said[-1] == "links to the collector lead to http://127.0.0.1:9464: --collector URL says where else"
+    assert not [line for line in lines(publish(grafana.url)) if "links" in line]
+
+
+def test_a_dashboard_of_somebody_else_has_no_addresses_to_keep(grafana: FakeGrafana) -> None:
+    publish(grafana.url)
+    other = {
+        "list": [
+            {"name": "collector", "type": "constant", "query": {"odd": 1}},
+            {"name": "x", "type": "constant", "query": "y"},
+        ]
+    }
+    grafana.dashboards["tocsin-run"]["dashboard"]["templating"] = other
+    del grafana.dashboards["tocsin-rules"]["dashboard"]["templating"]
+    assert lines(publish(grafana.url))[3:5] == ["changed dashboard tocsin-run", "changed dashboard tocsin-rules"]
+    assert constants(grafana, "tocsin-run") == {"collector": "http://127.0.0.1:9464", "runbooks": "/runbooks"}
 
 
 def test_a_dry_run_writes_nothing(grafana: FakeGrafana) -> None:
