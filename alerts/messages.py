@@ -59,19 +59,19 @@ def loudest(delivery: Delivery) -> Severity:
     return max(firing, key=list(Severity).index, default=delivery.event.severity)
 
 
-def compose(delivery: Delivery, wording: Wording = PLAIN, *, word: str = "", others: int = 0) -> Message:
+def compose(delivery: Delivery, wording: Wording = PLAIN, *, word: str = "", beside: str = "") -> Message:
     """The message of a delivery. A resolve only says that it is over.
 
-    word: what the title begins with, instead of what the row itself would say; others: how many more alerts the title counts.
+    word: what the title begins with, instead of what the row itself would say; beside: which other alerts the title tells of.
 
     Never raises: a fault in here must not cost the page, so the bare title goes out instead and says that it is bare.
     """
     word = word or _word(delivery)
     try:
-        message = _compose(delivery, wording.links, word, others)
+        message = _compose(delivery, wording.links, word, beside)
         if wording.templates is None:
             return message
-        return templated(wording.templates, delivery, message, word, others)
+        return templated(wording.templates, delivery, message, word, beside)
     except Exception:
         log.exception("the message of delivery %s could not be composed", delivery.id)
         event = delivery.event
@@ -80,12 +80,12 @@ def compose(delivery: Delivery, wording: Wording = PLAIN, *, word: str = "", oth
         return Message(" ".join(title.split())[:MAX_PROSE], "", (), (), (), (), (note,))
 
 
-def _compose(delivery: Delivery, links: Mapping[str, str], word: str, others: int) -> Message:
+def _compose(delivery: Delivery, links: Mapping[str, str], word: str, beside: str) -> Message:
     event = delivery.event
     said = (prose(delivery.note),) if delivery.note else ()
     notes = (MAY_REPEAT, *said) if delivery.ambiguous else said
     addresses, unusable = _links(delivery, links)
-    title = _title(word, event) + (f" (+{others} more)" if others > 0 else "")
+    title = _title(word, event) + (f" ({beside})" if beside else "")
     if delivery.action in (Action.RESOLVE, Action.UPDATE):
         return Message(
             title=title,

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from alerts.messages import Message
 
 
-def templated(templates: Templates, delivery: Delivery, message: Message, word: str, others: int) -> Message:
+def templated(templates: Templates, delivery: Delivery, message: Message, word: str, beside: str) -> Message:
     """The message with the title, summary and body that templates make. Where one fails the built-in text stays, and the
-    message says so. `word` begins the built-in title, `others` is how many more alerts it counts."""
+    message says so. `word` begins the built-in title, `beside` says which other alerts it tells of."""
     made, failed = templates.apply(fields_of(delivery, message, word))
     if "title" in made:
-        message = replace(message, title=made["title"] + (f" (+{others} more)" if others > 0 else ""))
+        message = replace(message, title=made["title"] + (f" ({beside})" if beside else ""))
     if "summary" in made:
         message = replace(message, summary=made["summary"])
     if "body" in made:

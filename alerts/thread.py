@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec.structs
 
+from alerts.facts import name
 from alerts.identity import fingerprint
 from alerts.messages import Message, compose, loudest
 from alerts.model import Action, Delivery, LineState
@@ -29,10 +30,12 @@ def message_of(row: Delivery, wording: Wording) -> Message:
     first = msgspec.structs.replace(begun, action=Action.TRIGGER, ambiguous=False, **now)
     if row.action is Action.RESOLVE:
         over = sum(line.state is LineState.RESOLVED for line in row.board)
-        return replace(compose(first, wording, word="RESOLVED", others=over - 1), next=(), explains=())
-    firing = sum(line.state is LineState.FIRING for line in row.board)
-    word = (loudest(row) if row.board else _louder(row, begun)).upper()
-    return compose(first, wording, word=word, others=firing - 1)
+        return replace(compose(first, wording, word="RESOLVED", beside=_more(over - 1)), next=(), explains=())
+    firing = [line for line in row.board if line.state is LineState.FIRING]
+    severity = loudest(row) if row.board else _louder(row, begun)
+    # The first alert names the incident; the word before it may be another's, which is then named as well.
+    whose = next((line.alert for line in firing if line.severity is severity is not begun.event.severity), "")
+    return compose(first, wording, word=severity.upper(), beside=_more(len(firing) - 1, whose))
 
 
 def line_of(row: Delivery, wording: Wording) -> Message:
@@ -57,6 +60,12 @@ def calls_all(row: Delivery) -> bool:
     if opens and (row.fingerprint, row.event.episode) != (begun.fingerprint, begun.event.episode):
         return True
     return row.event.severity.pages and _LOUDNESS[row.event.severity] > _LOUDNESS[begun.event.severity]
+
+
+def _more(others: int, whose: str = "") -> str:
+    """How many other alerts there are, and `whose` the severity is, if it is not that of the alert in the title."""
+    counted = f"+{others} more" if others > 0 else "now" if whose else ""
+    return f"{counted}: {name(whose)}" if whose else counted
 
 
 def _louder(row: Delivery, begun: Delivery) -> Severity:

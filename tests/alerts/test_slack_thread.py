@@ -111,6 +111,28 @@ def test_a_whole_incident_is_one_message(slack: FakeSlack, bench: Bench) -> None
     assert {sent.remote for sent in bench.queue.rows()} == {root.ts}
 
 
+def test_the_title_says_whose_the_severity_is(slack: FakeSlack, bench: Bench) -> None:
+    """A stop that joins a warning is not the warning's; and what is left is said, when the first is over."""
+
+    def lines(*, stop: LineState, warning: LineState = LineState.FIRING) -> tuple[BoardLine, ...]:
+        states = {"Lifted": (Severity.WARNING, warning), "High <!here>\n": (Severity.STOP, stop)}
+        return tuple(
+            BoardLine(alert=alert, severity=severity, layer=1, state=state, step=7)
+            for alert, (severity, state) in states.items()
+        )
+
+    bench.tell(row("A", severity=Severity.WARNING))
+    (root,) = slack.channel.roots
+    assert root.title == "WARNING grpo-7b-042: A at step 1234"
+    bench.tell(row("High", severity=Severity.STOP, board=lines(stop=LineState.FIRING)))
+    assert root.title == "STOP grpo-7b-042: A at step 1234 (+1 more: High &lt;!here&gt;)"
+    bench.tell(row("A", Action.UPDATE, severity=Severity.STOP, note=NOTE, board=lines(stop=LineState.RESOLVED)))
+    assert root.title == "WARNING grpo-7b-042: A at step 1234"
+    gone = lines(stop=LineState.FIRING, warning=LineState.RESOLVED)
+    bench.tell(row("A", Action.UPDATE, severity=Severity.STOP, note=NOTE, board=gone, id="another"))
+    assert root.title == "STOP grpo-7b-042: A at step 1234 (now: High &lt;!here&gt;)"
+
+
 def test_an_alert_that_begins_anew_is_shown_in_the_channel(slack: FakeSlack, bench: Bench) -> None:
     bench.tell(row("A"), row("A", Action.RESOLVE))
     again = event(alert="A", episode=2)
@@ -225,7 +247,7 @@ FAULTS: dict[str, Behaviour] = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     happenings=st.lists(st.tuples(st.sampled_from("ABC"), st.booleans()), min_size=1, max_size=8),
     faults=st.lists(st.sampled_from([*FAULTS, ""]), max_size=12),
