@@ -32,7 +32,7 @@ class BaselineCentre(Quantity):
 
     def of(self, frame: Frame) -> float | None:
         key = frame.resolved(self._key)
-        found = frame.baselines.get(key)
+        found = frame.view.baselines.get(key)
         if found is None:
             frame.why = f"the baseline of {key} is still being learnt"
             return None

@@ -47,26 +47,12 @@ class Frame:
     """One run at one record. Reused for all rules of the record; the decisive comparison and `why` are those of the last
     evaluation, once `clear` was called before it."""
 
-    __slots__ = (
-        "alerts",
-        "baselines",
-        "brought",
-        "fan",
-        "limit",
-        "series",
-        "silence",
-        "step",
-        "symbol",
-        "value",
-        "view",
-        "why",
-    )
+    __slots__ = ("alerts", "brought", "fan", "limit", "series", "silence", "step", "symbol", "value", "view", "why")
 
     def __init__(self, view: RunView, alerts: FiringView, silence: float = 0.0) -> None:
         self.view = view
         series = view.series
         self.series: dict[str, SeriesView] = series if isinstance(series, dict) else dict(series)
-        self.baselines = view.baselines
         self.step = view.step
         self.alerts = alerts
         self.silence = silence
