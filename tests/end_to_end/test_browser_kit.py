@@ -80,6 +80,12 @@ def impatient(page: Page, reason: str) -> Iterator[None]:
     page.patience = before
 
 
+def shown(page: Page, site: Site) -> None:
+    """The page is there and painted, so that nothing but what a test looks for keeps it waiting."""
+    page.open(site.url)
+    page.press("Escape")
+
+
 def _presses(page: Page) -> None:
     page.press("Enter")
 
@@ -126,21 +132,30 @@ def test_a_page_is_used_as_soon_as_it_is_there(page: Page, site: Site) -> None:
         site.sent.clear()
 
 
+_MOVES = """(() => { const button = document.querySelector("button"), place = button.getBoundingClientRect.bind(button);
+  window.looks = 0; window.until = Infinity;
+  button.getBoundingClientRect = () => {
+    if (looks < until) document.forms[0].style.marginTop = `${(looks += 1) % 2 ? 7 : 70}px`;
+    return place();
+  }; })()"""
+"""The button is at another place at each look, until it has been looked at so often."""
+
+
 def test_a_click_waits_for_what_moves_and_names_what_does_not_stop(page: Page, site: Site) -> None:
     site.page = f"<!doctype html><title>moves</title>{FORM}"
-    page.open(site.url)
-    moving = "let at = 0; const timer = setInterval(() => { document.forms[0].style.marginTop = `${(at += 7) % 600}px`; }, 5)"
-    page.evaluate(f"{moving}; 0")
+    shown(page, site)
+    page.evaluate(_MOVES)
     with impatient(page, "it does not keep still"):
         page.click("button")
-    page.evaluate("setTimeout(() => clearInterval(timer), 200); 0")
+    assert site.sent == []
+    page.evaluate("until = looks + 3")
     page.click("button")
     page.until("document.title === 'sent'", "it was hit")
 
 
 def test_a_click_hits_what_it_names_or_nothing(page: Page, site: Site) -> None:
     site.page = f"<!doctype html><title>covered</title>{FORM}<p id=hidden hidden>x</p>"
-    page.open(site.url)
+    shown(page, site)
     with impatient(page, "#none to click on .* there is no such element"):
         page.click("#none")
     with impatient(page, "it has no size"):
@@ -156,7 +171,7 @@ def test_a_click_hits_what_it_names_or_nothing(page: Page, site: Site) -> None:
 
 def test_what_is_typed_needs_a_field(page: Page, site: Site) -> None:
     site.page = f"<!doctype html><title>typed</title>{FORM}"
-    page.open(site.url)
+    shown(page, site)
     with impatient(page, "BODY .*has the focus"):
         page.type("lost")
     page.evaluate("setTimeout(() => document.querySelector('input').focus(), 200); 0")
