@@ -11,9 +11,13 @@ import pytest
 import yaml
 
 from collector.health import DEFINITIONS
+from rules.model import Severity
+from service.own_alerts import Own
 from tests.kit import prometheus, services
 
 FILE = services.ROOT / "deploy" / "prometheus" / "tocsin-meta-rules.yaml"
+
+PAGE = services.ROOT / "docs" / "operate" / "alerts-about-tocsin.md"
 
 
 def rules() -> list[dict[str, Any]]:
@@ -33,6 +37,22 @@ def test_every_metric_and_label_exists() -> None:
         assert all(shown <= known.get(name, {"instance"}) for name in names), rule["alert"]
         kept = re.search(r"sum by \(([^)]*)\)", rule["expr"])
         assert kept is None or shown <= set(kept[1].split(", ")), f"{rule['alert']} shows a label that it sums away"
+
+
+def test_every_alert_about_tocsin_has_its_part_of_the_page() -> None:
+    """What somebody who is woken reads: each alert with its severity, under the anchor that the rule names."""
+    outside, inside = PAGE.read_text(encoding="utf-8").split("\n## By Tocsin\n")
+    parts = dict(re.findall(r"^### (\w+)\n\n(.+)$", outside, re.MULTILINE))
+    assert list(parts) == [rule["alert"] for rule in rules()]
+    for rule in rules():
+        name, severity = rule["alert"], rule["labels"]["severity"]
+        assert rule["annotations"]["runbook"] == f"{PAGE.relative_to(services.ROOT).as_posix()}#{name.lower()}"
+        assert severity == "none" or parts[name].startswith(f"({severity}) "), name
+    rows = re.findall(r"^\| `(\w+)`( \(page\))? \|", inside, re.MULTILINE)
+    pages = {own.alert: own.severity is Severity.PAGE for own in Own} | {"TocsinCanaryLost": True}
+    assert {name: bool(page) for name, page in rows} == pages | {"TocsinCanary": False, "TocsinStorm": False}
+    known = {definition.name for definition in DEFINITIONS}
+    assert set(re.findall(r"`(tocsin_\w+)`", outside + inside)) <= known
 
 
 class Case(NamedTuple):
