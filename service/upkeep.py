@@ -46,8 +46,10 @@ class Upkeep:
             log.warning("the store cannot be measured: %s", error)
             return
         self._health.set(health.STORE_SIZE, float(size))
-        self._health.replace(health.WAITING, {name: float(each.rows) for name, each in backlog.items()})
-        self._health.replace(health.DELIVERY_LAG, {name: max(0.0, now - each.oldest) for name, each in backlog.items()})
+        # A receiver that nothing waits for is at 0: the line of one that vanished ends at its last backlog, and looks like one.
+        idle = dict.fromkeys((receiver for receiver, _ in self._health.values(health.DELIVERIES)), 0.0)
+        self._health.replace(health.WAITING, idle | {name: float(each.rows) for name, each in backlog.items()})
+        self._health.replace(health.DELIVERY_LAG, idle | {name: max(0.0, now - each.oldest) for name, each in backlog.items()})
 
     def flush(self) -> None:
         """Wait until what is due now is delivered, for some seconds at most. Raises StoreError."""

@@ -97,6 +97,22 @@ def test_how_long_a_message_took_is_told_from_its_commit_on(tmp_path: Path) -> N
             bench.running.stop()
 
 
+def test_what_waits_is_told_by_receiver_and_a_receiver_without_is_at_zero(tmp_path: Path) -> None:
+    """The line of a series that vanished would end at its last backlog."""
+    with FakeServer([Reply(503, headers={"Retry-After": "3600"})]) as server:
+        bench = Bench(tmp_path, alerts=HOOK.format(url=server.url))
+        try:
+            own = bench.running.health
+            spooled(tmp_path, "r", steps("r", [1.0, 20.0, 20.0]))
+            until(lambda: own.values(health.DELIVERIES).get(("hook", "server_error")), "the first attempt")
+            until(lambda: own.values(health.WAITING).get(("hook",)) == 1.0, "it waits")
+            assert own.values(health.WAITING) == {("hook",): 1.0, ("own",): 0.0}
+            ages = own.values(health.DELIVERY_LAG)
+            assert ages["own",] == 0.0 and ages["hook",] > 0.0
+        finally:
+            bench.running.stop()
+
+
 def test_a_message_that_is_refused_for_good_pages_elsewhere(tmp_path: Path) -> None:
     with FakeServer([Reply(403)]) as server:
         bench = Bench(tmp_path, alerts=HOOK.format(url=server.url))
