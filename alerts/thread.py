@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec.structs
 
@@ -11,6 +11,7 @@ from alerts.facts import name
 from alerts.identity import fingerprint
 from alerts.messages import Message, compose, loudest
 from alerts.model import Action, Delivery, LineState
+from alerts.storm import STORM
 from alerts.wording import Wording
 from rules.model import Severity
 
@@ -26,7 +27,9 @@ def message_of(row: Delivery, wording: Wording) -> Message:
     begun = row.begun
     if begun is None:
         return compose(row, wording)
-    now = {"board": row.board, "note": row.note, "created_at": row.created_at}
+    now: dict[str, Any] = {"board": row.board, "note": row.note, "created_at": row.created_at}
+    if begun.event.id == STORM:  # its event counts what has joined: that of the beginning says "1"
+        now["event"] = row.event
     first = msgspec.structs.replace(begun, action=Action.TRIGGER, ambiguous=False, **now)
     if row.action is Action.RESOLVE:
         over = sum(line.state is LineState.RESOLVED for line in row.board)

@@ -49,7 +49,7 @@ def test_two_hundred_incidents_in_ten_seconds(theatre: Callable[..., Theatre], d
     runs_heal(play)
     play.kept(*(f"run-{number:03d}#1" for number in range(LIMIT)), STORM)
     storm = next(root for root in play.slack.channel.roots if "TocsinStorm" in root.text)
-    assert str(RUNS - LIMIT) in storm.text
+    assert f"High in {RUNS - LIMIT}" in storm.text and f"Value: {RUNS - LIMIT}" in storm.text, "not what it began with"
     assert len(play.slack.channel.messages) < 60, "people can read it"
 
 
