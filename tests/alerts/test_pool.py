@@ -11,10 +11,10 @@ from alerts.delivery import DeliveryWorker
 from alerts.memory import MemoryQueue
 from alerts.model import Delivery, DeliveryStatus, Outcome
 from alerts.pool import REMOVED, DeliveryPool, Lane
-from tests.alerts.test_delivery import START, row
+from tests.kit.delivering import START, row
+from tests.kit.services import PATIENCE
 
-TIMEOUT = 30.0
-"""Seconds after which a test gives up; nothing here waits that long when all is well."""
+TIMEOUT = PATIENCE
 
 
 class Gate:

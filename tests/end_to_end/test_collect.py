@@ -10,20 +10,24 @@ import pytest
 from service.store.store import Store
 from tests.kit.collecting import Process, alerts, collecting, spooled, until
 from tests.kit.pipelines import RULES, end, step, steps
+from tests.kit.running import ALERTS
 from tests.kit.services import PATIENCE
 
-_RULES = "clock: event\nrules: {shipped: false, dirs: [rules]}\n"
+_RULES = "clock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "test.yaml").write_text(RULES)
+    (tmp_path / "alerts.yaml").write_text(ALERTS)
     return tmp_path
 
 
 def test_from_the_spool_to_the_console_and_an_orderly_end(folder: Path) -> None:
-    with collecting(folder, _RULES) as process:
+    with collecting(
+        folder, _RULES.replace("alerts: alerts.yaml\n", "")
+    ) as process:  # the receiver that is there without a file
         spooled(folder, "r", [*steps("r", [1.0, 20.0, 20.0]), b"no record"])
         process.wait_for_step("r", 3)
         until(lambda: "PAGE r: High at step 3" in process.said(), "the message")

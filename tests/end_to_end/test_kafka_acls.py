@@ -213,7 +213,8 @@ def test_a_collector_and_a_job_need_no_more(cluster: Cluster, lines: list[Line],
     security = "{" + ", ".join(f"{name}: '{value}'" for name, value in settings.items()) + "}"
     servers = cluster.broker.sasl_bootstrap
     (tmp_path / "alerts.yaml").write_text(
-        f"receivers:\n  bus: {{kind: kafka, bootstrap: ['{servers}'], security: {security}}}\ndefault: bus\n", encoding="utf-8"
+        f"receivers:\n  bus: {{kind: kafka, bootstrap: ['{servers}'], security: {security}}}\ndefault: bus\ngroup_wait: 0s\n",
+        encoding="utf-8",
     )
     config = (
         f"source: {{kafka: {{bootstrap: ['{servers}'], dead_letter_topic: tocsin.dead-letters, security: {security}}}}}\n"

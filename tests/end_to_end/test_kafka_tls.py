@@ -43,7 +43,7 @@ def configured(folder: Path, broker: kafka.Broker, records: str, alerts: str, ca
     (folder / "rules").mkdir()
     (folder / "rules" / "test.yaml").write_text(RULES)
     receiver = f"{{kind: kafka, bootstrap: ['{broker.sasl_bootstrap}'], topic: {alerts}, security: {security}}}"
-    (folder / "alerts.yaml").write_text(f"receivers: {{bus: {receiver}}}\ndefault: bus\n")
+    (folder / "alerts.yaml").write_text(f"receivers: {{bus: {receiver}}}\ndefault: bus\ngroup_wait: 0s\n")
     source = f"{{kafka: {{bootstrap: ['{broker.sasl_bootstrap}'], topic: {records}, group: {records}, security: {security}}}}}"
     rest = "http: {port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
     return f"source: {source}\n{rest}"

@@ -107,6 +107,7 @@ def test_a_job_that_opted_in_stops_with_a_checkpoint(place: Place, jobs: Callabl
         incident = json.loads(collector.get("/api/v1/incidents/sick%231").text)
         assert incident["stop"] == request and incident["closed_at"] is not None
         assert [found.id for found in place.requests("sick")] == [heard["id"]]
+        collector.settled()
         assert rows(tmp_path) == [(heard["id"], "sent", 1)]
         assert history(collector, "sick", "StopUnacknowledged") == []
 
@@ -119,6 +120,7 @@ def test_a_job_that_pauses_goes_on_and_is_not_asked_again_after_a_restart_of_the
         heard = job.heard()
         assert heard["action"] == "pause"
         until(lambda: asked(collector, "sick").get("acknowledged_step") == heard["step"], "the acknowledgement")
+        collector.settled()
         collector.end(signal.SIGKILL)
     with collecting(tmp_path, place.config) as collector:
         job.go_on()
@@ -144,6 +146,7 @@ def test_a_job_that_never_answers_is_a_page_until_it_ends(place: Place, jobs: Ca
     with collecting(tmp_path, place.config) as collector:
         job = jobs(place, "deaf", on_stop="pause", deaf=True)
         (fired, *_) = until(lambda: history(collector, "deaf", "StopUnacknowledged"), "the page")
+        collector.settled()
         collector.end(signal.SIGKILL)
     with collecting(tmp_path, place.config) as collector:
         request = asked(collector, "deaf")
@@ -172,6 +175,7 @@ def test_the_next_start_of_a_job_that_died_is_asked_on_its_own_account(
         assert heard["id"] != old and heard["step"] > 112
         assert second.wait()["status"] == "stopped"
         until(lambda: asked(collector, "again")["acknowledged_at"] is not None, "the acknowledgement")
+        collector.settled()
         assert {found.id for found in place.requests("again")} >= {heard["id"]}
         assert [row[1] for row in rows(tmp_path)] == ["sent", "sent"]
 
@@ -198,6 +202,7 @@ def test_a_request_outlives_a_collector_that_is_killed_and_a_broker_that_is_away
         job.wait()
         until(lambda: asked(collector, "sick")["acknowledged_at"] is not None, "the acknowledgement")
         assert {found.id for found in place.requests("sick")} == {planned["id"]}
+        collector.settled()
         assert [row[:2] for row in rows(tmp_path)] == [(planned["id"], "sent")]
 
 

@@ -28,7 +28,7 @@ with socket.socket() as link:
     fcntl.ioctl(link, 0x8914, struct.pack("16sh", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: IFF_UP | IFF_RUNNING
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-PATIENCE = 240.0
+PATIENCE = 900.0
 """Seconds; 40 is what it takes when the machine is idle."""
 
 

@@ -61,6 +61,7 @@ receivers:
     security: {{security_protocol: SASL_PLAINTEXT, sasl_mechanism: PLAIN, sasl_plain_username: u,
                 sasl_plain_password: env:KAFKA_PASSWORD}}
 default: [bot, hook, oncall, am, signed, anything, bus]
+group_wait: 0s
 heartbeat: {{url: env:DEAD_MAN, every: 10s}}
 """
 CONFIG = """

@@ -19,6 +19,7 @@ from service.store.model import Commit, StateRow
 from service.store.store import Store
 from tests.kit.collecting import until
 from tests.kit.commits import delivery, event
+from tests.kit.services import PATIENCE
 from tocsin import spool
 from tocsin.control import StopRequest
 
@@ -133,7 +134,7 @@ def test_the_lane_reads_the_store(tmp_path: Path) -> None:
         pool = DeliveryPool([lane], store.deliveries, clock=lambda: NOW)
         pool.start()
         until(lambda: not store.deliveries.waiting(), "both rows are final")
-        assert pool.stop(5.0)
+        assert pool.stop(PATIENCE)
         assert spool.read_control(tmp_path / "waiting", "r") == REQUEST
         assert store.deliveries.status(RECEIVER, "r/gradnormtenfold", 1) is DeliveryStatus.SKIPPED
 

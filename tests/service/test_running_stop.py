@@ -75,7 +75,7 @@ def test_requests_leave_after_a_reload_as_well(started: Any) -> None:
 
 
 def test_a_request_that_expires_before_it_can_leave_is_told(started: Any) -> None:
-    bench: Bench = started("stop_requests: {expire: 0.001s}\n", ALERTS)
+    bench: Bench = started("stop_requests: {expire: 0.000001s}\n", ALERTS)
     spooled(bench.folder, "r", [opened(), bad(1)])
     bench.told("TocsinDeliveryFailed")
     told = next(text for text in bench.written if "TocsinDeliveryFailed" in text)
