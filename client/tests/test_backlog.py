@@ -88,7 +88,7 @@ def test_handoff_may_be_entered_again_from_a_signal_handler() -> None:
     assert queue.take() == [1]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), max_size=40), st.integers(1, 8), st.integers(1, 100))
 def test_handoff_keeps_its_limits_and_the_order(items: list[tuple[int, bool]], most: int, room: int) -> None:
     queue: Handoff[int] = Handoff(most, room)

@@ -151,7 +151,7 @@ _anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
     max_leaves=6,
 )
-patiently = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+patiently = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
 
 @patiently

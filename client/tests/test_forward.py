@@ -105,7 +105,7 @@ def forward(broker: Broker, folder: Path | None) -> StoreAndForward:
 STEPS = st.sampled_from(["ok", "down", "lost ack", "half", "half lost", "raise", "connect"])
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=12), st.lists(st.integers(1, 30), min_size=1, max_size=5), st.booleans())
 def test_nothing_is_lost_or_overtakes(script: list[str], sizes: list[int], on_disk: bool) -> None:
     with tempfile.TemporaryDirectory() as name:

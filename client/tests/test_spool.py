@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin import control, spool
@@ -31,7 +31,6 @@ def test_names() -> None:
     assert spool.control_path(Path("s"), "grpo/7b:042") == Path("s/control/grpo_7b_042-da162b2b.json")
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1, max_size=200))
 def test_any_run_id_makes_a_safe_name(run: str) -> None:
     name = spool.record_file_name(run, 1, 1, "abcdef")
@@ -173,7 +172,6 @@ def test_no_request(value: bytes) -> None:
         control.decode(value)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(value: bytes) -> None:
     with pytest.raises(ControlError):

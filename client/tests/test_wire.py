@@ -16,7 +16,7 @@ from tocsin import wire
 from tocsin.wire import RejectReason, WireError
 
 # No deadline: a loaded machine is not a fault of the format.
-patiently = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+patiently = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 GOLDEN = Path(__file__).parent / "golden"
 
 RUN = wire.RunRecord(

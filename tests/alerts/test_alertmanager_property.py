@@ -54,7 +54,7 @@ disturbs = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(happens, disturbs), min_size=3, max_size=10))
 def test_it_shows_what_fires(pairs: list[tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
     book = IncidentBook(lambda about: ["am"], {"am": Reach()})

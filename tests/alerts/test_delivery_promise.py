@@ -40,7 +40,7 @@ class World:
     def close(self) -> None: ...
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(["ok", "lost answer", "lost request", "later", "refused", "killed before"]), max_size=8))
 def test_a_page_is_closed_if_and_only_if_it_may_have_been_opened(fate: list[str]) -> None:
     """Three alerts add themselves to one page; whichever of its rows arrived, the end is said once."""
@@ -76,7 +76,7 @@ def live(world: World, queue: MemoryQueue) -> None:
 fates = st.sampled_from(["ok", "lost answer", "lost request", "later", "refused", "killed before", "killed after"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(fates, max_size=12), st.booleans(), st.integers(1, 3))
 def test_told_the_end_if_told_the_beginning(fate: list[str], finds: bool, alerts: int) -> None:
     rows = [row(f"A{n}", action) for n in range(alerts) for action in (Action.TRIGGER, Action.RESOLVE)]

@@ -315,4 +315,4 @@ def _storm_tells(rows: Sequence[Delivery], storm: Incident, name: str) -> bool:
 
 
 TestPlanner = Planner.TestCase
-TestPlanner.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestPlanner.settings = settings(max_examples=80, stateful_step_count=25)

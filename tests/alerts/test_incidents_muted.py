@@ -212,4 +212,4 @@ class Muted(RuleBasedStateMachine):
 
 
 TestMuted = Muted.TestCase
-TestMuted.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestMuted.settings = settings(max_examples=60, stateful_step_count=25)

@@ -211,7 +211,7 @@ def words(rows: Sequence[Delivery]) -> list[Word]:
 histories = st.lists(moments, max_size=14)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(histories, configurations)
 def test_what_is_said_is_what_the_history_asks_for(history: list[Moment], first: Setting) -> None:
     rows, incidents = play(history, first, restarts=True, batch=1)
@@ -221,13 +221,13 @@ def test_what_is_said_is_what_the_history_asks_for(history: list[Moment], first:
         assert row.incident in incidents
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories, configurations, st.integers(1, 5))
 def test_restarts_and_batches_change_nothing(history: list[Moment], first: Setting, batch: int) -> None:
     assert play(history, first, restarts=True, batch=1) == play(history, first, restarts=False, batch=batch)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories, configurations)
 def test_incidents_are_the_times_at_which_something_fires(history: list[Moment], first: Setting) -> None:
     _, incidents = play(history, first, restarts=True, batch=1)
@@ -249,7 +249,7 @@ def test_incidents_are_the_times_at_which_something_fires(history: list[Moment],
         assert incident.closed_at is None or (not incident.pages and not any(t.firing for t in incident.alerts.values()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories, configurations)
 def test_an_update_goes_to_an_open_thread_and_nowhere_else(history: list[Moment], first: Setting) -> None:
     rows, _ = play(history, first, restarts=True, batch=1)

@@ -204,7 +204,7 @@ BRIEFS: st.SearchStrategy[Brief | None] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(EVENTS, st.sampled_from(Action), st.booleans(), BRIEFS)
 def test_slack_takes_whatever_a_run_is_called(about: AlertEvent, action: Action, ambiguous: bool, found: Brief | None) -> None:
     composed = compose(delivery(about, action, ambiguous=ambiguous, brief=found), LINKS)
@@ -228,7 +228,7 @@ def test_slack_takes_whatever_a_run_is_called(about: AlertEvent, action: Action,
                 assert "<" not in part[1:] and ">" not in part[:-1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EVENTS, st.sampled_from(Action))
 def test_pagerduty_takes_whatever_a_run_is_called(about: AlertEvent, action: Action) -> None:
     raw = pagerduty_event(delivery(about, action), "key", LINKS)
@@ -239,7 +239,7 @@ def test_pagerduty_takes_whatever_a_run_is_called(about: AlertEvent, action: Act
         assert 0 < len(found["payload"]["summary"]) <= 1_024 and found["payload"]["source"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EVENTS, st.sampled_from(Action), st.integers(50, 500))
 def test_text_fits_and_steers_no_terminal(about: AlertEvent, action: Action, limit: int) -> None:
     text = plain_text(compose(delivery(about, action), LINKS), limit)

@@ -135,7 +135,7 @@ def test_all_fields_of_a_real_row() -> None:
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EVENTS)
 def test_whatever_a_run_is_called_it_stays_data(about: AlertEvent) -> None:
     names = [name for name in Fields.__slots__ if name not in ("labels", "run_labels", "links", "next", "facts", "explains")]

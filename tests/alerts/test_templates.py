@@ -168,7 +168,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(WORDS, max_size=25).map(" ".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_is_written_is_a_template_or_a_fault(text: str) -> None:
     try:
         template = try_out(text, "body")

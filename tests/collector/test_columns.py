@@ -28,7 +28,7 @@ DEEDS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(DEEDS)
 def test_equals_series_that_share_nothing(deeds: list[tuple[str, object]]) -> None:
     every = {key: Series(Provenance.EXACT) for key in KEYS}

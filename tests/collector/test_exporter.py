@@ -89,7 +89,7 @@ TEXT = st.text(max_size=12)
 NUMBERS = st.one_of(st.floats(), st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1e308]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(TEXT, TEXT, NUMBERS), max_size=6), TEXT.filter(bool), TEXT)
 def test_any_text_survives(entries: list[tuple[str, str, float]], run_id: str, team: str) -> None:
     """Raw keys, component names, run ids: whatever a trainer writes comes back as it was, and nothing else appears."""

@@ -127,7 +127,7 @@ ROLLOUT = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.lists(ROLLOUT, min_size=1, max_size=24)), max_size=24))
 def test_bounded_in_order_and_the_same_after_a_dump(taken: Sequence[tuple[int, list[wire.Rollout]]]) -> None:
     kept = Rollouts()

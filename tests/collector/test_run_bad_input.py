@@ -48,7 +48,7 @@ def keys_of(framework: str) -> list[str]:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=15, deadline=None, phases=NO_SHRINKING)
+@settings(max_examples=15, phases=NO_SHRINKING)
 @given(data=st.data())
 def test_apply_never_raises(framework: str, data: st.DataObject) -> None:
     run = Run("r")

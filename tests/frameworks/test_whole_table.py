@@ -87,7 +87,7 @@ def test_a_listed_key(each: Listed) -> None:
 
 
 @pytest.mark.parametrize("each", PATTERNS, ids=lambda each: " ".join(each))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.data())
 def test_a_key_of_a_pattern(each: Listed, data: st.DataObject) -> None:
     alphabet = st.characters(codec="ascii", categories=["Ll", "Lu", "Nd"], include_characters="_-./@ ")

@@ -524,7 +524,7 @@ row = st.fixed_dictionaries({}, optional={"x": st.sampled_from([0.0, 1.0, 2.0, N
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 1, 2]), row), min_size=1, max_size=25), st.integers(0, 25))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_restart_at_any_row_changes_nothing(rows: list[tuple[int, dict[str, float]]], stop: int) -> None:
     """Only the states in `dirty` are kept, as the store does; rows may belong to one step (a move of 0)."""
 
@@ -553,7 +553,7 @@ def test_a_restart_at_any_row_changes_nothing(rows: list[tuple[int, dict[str, fl
 
 
 @given(st.lists(st.tuples(st.sampled_from([-2, -1, 0, 0, 1, 1, 2, "resume"]), row), min_size=1, max_size=25))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_the_engine_remembers_between_rows_decides_nothing(rows: list[tuple[int | str, dict[str, float]]]) -> None:
     """Plans, the states they hold and the step that was judged last are caches: without them, after late rows, second rows of
     a step and resumes, everything is as with them."""

@@ -55,7 +55,7 @@ def expression(text: str) -> Node:
 
 
 @given(expressions(), frames())
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=300, suppress_health_check=SLOW)
 def test_a_value_lies_in_its_interval(node: Node, frame: Frame) -> None:
     quantity = Compiler(Scope()).quantity(node)
     assume(quantity is not None)
@@ -68,7 +68,7 @@ def test_a_value_lies_in_its_interval(node: Node, frame: Frame) -> None:
 
 
 @given(conditions(), frames())
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=300, suppress_health_check=SLOW)
 def test_a_decided_condition_is_never_the_other(node: Node, frame: Frame) -> None:
     condition = Compiler(Scope()).condition(node)
     assume(condition is not None)
@@ -88,7 +88,7 @@ def comparisons() -> st.SearchStrategy[Compare]:
 
 
 @given(st.lists(comparisons(), min_size=2, max_size=4), frames())
-@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=400, suppress_health_check=SLOW)
 def test_what_is_impossible_together_is_never_true_together(nodes: list[Compare], frame: Frame) -> None:
     whole: Node = nodes[0]
     for node in nodes[1:]:
@@ -101,7 +101,7 @@ def test_what_is_impossible_together_is_never_true_together(nodes: list[Compare]
 
 
 @given(comparisons(), frames())
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=300, suppress_health_check=SLOW)
 def test_a_bound_and_its_negation_cover_everything_once(node: Compare, frame: Frame) -> None:
     bounds = Bounds(INTERVALS)
     one, other = bounds.bound(node), bounds.bound(node, negated=True)

@@ -108,13 +108,13 @@ def test_a_duration_has_a_number_and_a_unit(text: str) -> None:
 
 
 @given(expressions())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_text_and_tree_are_the_same(node: Node) -> None:
     assert parse(render(node)) == node
 
 
 @given(conditions())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_conditions_too(node: Node) -> None:
     text = render(node)
     assert parse(text) == node
@@ -122,7 +122,7 @@ def test_conditions_too(node: Node) -> None:
 
 
 @given(st.text(alphabet='abx019.[]()<>=!+-*/ "`$,{}#\nandorste', max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_parses_or_says_where_it_is_wrong(text: str) -> None:
     try:
         parse(text)

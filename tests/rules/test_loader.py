@@ -280,7 +280,7 @@ def test_the_shipped_packs_load() -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_damaged_file_loads_or_says_why(data: st.DataObject) -> None:
     """A piece of a good file is removed or replaced: never anything but a bundle or ConfigErrors."""
     start = data.draw(st.integers(0, len(GOOD) - 1))

@@ -270,7 +270,7 @@ def close(got: float | None, expected: float | None) -> bool:
 
 
 @given(expressions(), runs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_numbers(node: Node, run: FakeRun) -> None:
     compiler = Compiler(Scope())
     compiled = compiler.quantity(node)
@@ -285,7 +285,7 @@ def test_numbers(node: Node, run: FakeRun) -> None:
 
 
 @given(conditions(), runs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_conditions(node: Node, run: FakeRun) -> None:
     compiler = Compiler(Scope())
     compiled = compiler.condition(node)

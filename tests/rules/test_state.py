@@ -206,5 +206,5 @@ class Machine(RuleBasedStateMachine):
             assert state.breaches > 0
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestMachine = Machine.TestCase

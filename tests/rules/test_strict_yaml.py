@@ -194,7 +194,7 @@ yaml_like = st.text(
 
 
 @given(yaml_like)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_loads_or_says_why(text: str) -> None:
     try:
         node = parse(text, "f.yaml")

@@ -137,7 +137,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet="tile:o \n-[]{}'\"#&*0123ab,", max_size=60).map(lambda tail: f"title: ok\n{tail}"))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_loads_or_says_why(text: str) -> None:
     try:
         load(text, "f", Outer)

@@ -243,7 +243,7 @@ _ANYTHING: Final = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, phases=_QUICK)
+@settings(max_examples=25, phases=_QUICK)
 @given(
     between=st.lists(st.tuples(st.integers(0, len(_CLEAN)), _ANYTHING), max_size=30),
     batch=st.sampled_from([1, 7, 64]),

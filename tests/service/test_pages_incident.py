@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -241,7 +241,6 @@ class Tags(HTMLParser):
         self.found[tag, tuple(name for name, _ in attrs)] += 1
 
 
-@settings(deadline=None)  # the first page compiles its templates
 @given(st.text(max_size=40) | st.text("<>\"'&/={}%#!-\x00\u202e\ud800 a", max_size=40))
 def test_no_text_of_a_run_makes_or_takes_an_element(text: str) -> None:
     """A page has the same elements and attributes, whatever the names, labels and texts on it."""

@@ -128,7 +128,7 @@ def test_the_story_has_what_it_should() -> None:
     batch=st.integers(min_value=1, max_value=40),
     checkpoint_rows=st.integers(min_value=1, max_value=30),
 )
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_killed_anywhere_it_ends_as_if_undisturbed(kills: list[int], batch: int, checkpoint_rows: int) -> None:
     with Store() as store:
         for kill_at in kills:

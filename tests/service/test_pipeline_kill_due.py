@@ -194,7 +194,7 @@ def test_the_story_has_what_it_should() -> None:
 
 
 @given(kills=st.lists(st.integers(min_value=1, max_value=150), max_size=6), batch=st.sampled_from([1, 2, 3, 50]))
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_killed_anywhere_it_ends_as_if_undisturbed(kills: list[int], batch: int) -> None:
     with Store() as store:
         _play(store, kills, batch)

@@ -80,7 +80,7 @@ def _end(acts: list[tuple[object, ...]], kills: set[int], kill_at_reload: bool) 
 
 
 @given(st.lists(acts, min_size=1, max_size=20), st.sets(st.integers(0, 20), max_size=4), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_restart_with_other_rules_is_a_reload(acts: list[tuple[object, ...]], kills: set[int], kill_at_reload: bool) -> None:
     assert _end(acts, kills, kill_at_reload) == _end(acts, set(), False)
 

@@ -158,7 +158,7 @@ _POINTS, _SENT = _statements()
 
 
 @given(kills=st.lists(st.integers(1, _POINTS), min_size=1, max_size=4), waits=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @example(kills=[1, 1, 1, 1], waits=True)
 @example(kills=[_SENT], waits=False)
 def test_a_request_survives_death_and_its_answer_ends_it(kills: list[int], waits: bool) -> None:
@@ -180,7 +180,7 @@ def test_a_request_survives_death_and_its_answer_ends_it(kills: list[int], waits
 
 
 @given(kills=st.lists(st.integers(1, _POINTS), min_size=1, max_size=4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_page_about_a_deaf_job_survives_death_and_comes_once(
     kills: list[int],
 ) -> None:

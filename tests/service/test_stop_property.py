@@ -119,4 +119,4 @@ class Asked(RuleBasedStateMachine):
 
 
 TestAsked = Asked.TestCase
-TestAsked.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAsked.settings = settings(max_examples=60, stateful_step_count=40)

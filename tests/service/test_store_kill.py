@@ -59,7 +59,7 @@ def _go_on(store: Store) -> None:
 
 
 @given(point=st.integers(min_value=1, max_value=_POINTS), again=st.integers(min_value=1, max_value=_POINTS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_killed_twice_at_any_statement(tmp_path_factory: pytest.TempPathFactory, point: int, again: int) -> None:
     url = f"sqlite:///{tmp_path_factory.mktemp('kill') / 'tocsin.db'}"
     for kill_at in (point, again):

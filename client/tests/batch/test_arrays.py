@@ -132,7 +132,7 @@ def test_floats_of_every_type(dtype: torch.dtype) -> None:
 vectors = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(vectors, st.sampled_from(sorted(KINDS)), st.lists(st.floats(0, 1), min_size=1, max_size=4))
 def test_quantiles_in_any_order(values: list[float], kind: str, levels: list[float]) -> None:
     ops = KINDS[kind]()
@@ -157,7 +157,7 @@ def test_quantiles_leave_their_input_alone(ops: Ops) -> None:
     assert host(x) == values
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.floats(-1e3, 1e3, width=32), max_size=5), max_size=6), st.sampled_from(sorted(KINDS)))
 def test_segments(rows: list[list[float]], kind: str) -> None:
     ops = KINDS[kind]()
@@ -209,7 +209,7 @@ def test_a_share_does_not_follow_torchs_default_type(ops: Ops) -> None:
         torch.set_default_dtype(torch.float32)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(KINDS)), st.integers(0, 5), st.integers(0, 5))
 def test_taking_and_laying_back(seed: int, kind: str, rows: int, width: int) -> None:
     random = np.random.default_rng(seed)

@@ -73,7 +73,7 @@ def test_edit_distance_by_hand() -> None:
     assert number(measured(responses=["abc", "xyz"], prompts=[1, 1]), EDIT) == 1.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.text("ab\U0001f600\ud83d", max_size=12), st.integers(0, 2)), max_size=12))
 def test_edit_distance_against_the_textbook(responses: list[tuple[str, int]]) -> None:
     texts, prompts = [text for text, _ in responses], [prompt for _, prompt in responses]
@@ -159,7 +159,7 @@ def test_ties_count_as_a_draw_among_them() -> None:
     assert retrieval([[-math.inf, -math.inf, -1.0]], [2])[0] == 1.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_retrieval_against_the_oracle(data: st.DataObject) -> None:
     count, prompts = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 5))

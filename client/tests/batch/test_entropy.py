@@ -70,7 +70,7 @@ def test_what_is_not_finite_shows(value: float) -> None:
     assert all(close(number(summary, name), value) for name in (MEAN, TOP))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     arrays.arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 7)), elements=st.floats(0, 12, width=32)), st.data()
 )

@@ -14,7 +14,7 @@ from tests.kit.batches import LIBRARIES, Drawn, assert_close, drawn_batches
 from tocsin.batch import Batch, Settings, summarize
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(drawn_batches(), st.sampled_from(sorted(LIBRARIES)), st.sampled_from(((0.2, 0.2), (0.1, 0.28))))
 def test_as_plain_python_has_it(drawn: Drawn, library: str, clip: tuple[float, float]) -> None:
     responses = drawn.tokens("new_logprobs", "old_logprobs")

@@ -75,7 +75,7 @@ def test_the_block_of_the_record() -> None:
     assert groups.reward_std == [0.0, 0.0, 0.5, math.sqrt(1 / 3)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_groups_against_the_oracle(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 30))

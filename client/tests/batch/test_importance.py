@@ -18,7 +18,7 @@ from tocsin.batch.importance import importance_weights
 BOUNDS: tuple[Bounds, ...] = ((None, 2.0), (0.5, 5.0), (0.9, 1.1), (0.5, None), (None, None))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn_batches(least_tokens=1), st.sampled_from(sorted(LIBRARIES)), st.sampled_from(BOUNDS), st.booleans())
 def test_as_plain_python_has_it(drawn: Drawn, library: str, bounds: Bounds, packed: bool) -> None:
     batch = drawn.packed(library) if packed else drawn.batch(library)
@@ -26,7 +26,7 @@ def test_as_plain_python_has_it(drawn: Drawn, library: str, bounds: Bounds, pack
     assert_close(found.metrics, mismatch_oracle.importance(drawn.tokens("old_logprobs", "rollout_logprobs"), bounds), 1e-8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(drawn_batches(), st.sampled_from(sorted(LIBRARIES)), st.sampled_from(("token", "sequence")), st.sampled_from(BOUNDS))
 def test_weights_of_each_token(drawn: Drawn, library: str, level: Any, bounds: Bounds) -> None:
     batch = drawn.batch(library)

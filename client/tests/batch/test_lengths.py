@@ -27,7 +27,7 @@ def test_by_hand() -> None:
     assert number(summary, "response_length_incorrect_mean") == 210.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 40_000), st.booleans()), min_size=1, max_size=60))
 def test_against_the_oracle(responses: list[tuple[int, bool]]) -> None:
     lengths = [length for length, _ in responses]

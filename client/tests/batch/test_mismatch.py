@@ -14,7 +14,7 @@ from tests.kit.batches import LIBRARIES, Drawn, assert_close, drawn_batches
 from tocsin.batch import Batch, Settings, summarize
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(drawn_batches(least_tokens=1), st.sampled_from(sorted(LIBRARIES)), st.sampled_from((0.6, 1.0)), st.booleans())
 def test_as_plain_python_has_it(drawn: Drawn, library: str, temperature: float, packed: bool) -> None:
     batch = drawn.packed(library) if packed else drawn.batch(library)
@@ -24,7 +24,7 @@ def test_as_plain_python_has_it(drawn: Drawn, library: str, temperature: float, 
     assert_close(found.metrics, mismatch_oracle.perplexity(responses))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(drawn_batches(np.float32, least_tokens=1), st.sampled_from(sorted(LIBRARIES)))
 def test_float32_is_as_good_as_its_digits(drawn: Drawn, library: str) -> None:
     responses = drawn.tokens("old_logprobs", "rollout_logprobs")

@@ -37,7 +37,7 @@ def spread(ops: Ops, values: list[float], cuts: list[int], dtype: Any = np.float
 
 
 @OPS
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     values=st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40),
     cuts=st.lists(st.integers(0, 40), max_size=6),

@@ -34,14 +34,14 @@ def oracle(text: str) -> float | None:
     return repeats / len(grams) if grams else None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from("aab  \n\u4e00\u3042\u00e9\u3000\x1c\ud83d"), max_size=60))
 def test_against_counting(text: str) -> None:
     expected = oracle(text)
     assert repeated_share(text) == (expected if expected is None else pytest.approx(expected))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(st.characters()))
 def test_words_are_those_of_split_where_there_are_spaces(text: str) -> None:
     words = text.split()

@@ -24,7 +24,7 @@ rules = st.lists(st.sampled_from(OPTIONS), min_size=1, max_size=4, unique=True).
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(drawn_batches(least_tokens=1), st.sampled_from(sorted(LIBRARIES)), rules, st.booleans())
 def test_as_plain_python_has_it(drawn: Drawn, library: str, rejection: dict[str, Bounds], packed: bool) -> None:
     batch = drawn.packed(library) if packed else drawn.batch(library)
@@ -34,7 +34,7 @@ def test_as_plain_python_has_it(drawn: Drawn, library: str, rejection: dict[str,
     assert set(NAMES) == {name for name in found if name.startswith("rejection")} == set(expected)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(drawn_batches(least_tokens=1), st.sampled_from(sorted(LIBRARIES)), rules)
 def test_the_mask_is_what_all_rules_leave(drawn: Drawn, library: str, rejection: dict[str, Bounds]) -> None:
     batch = drawn.batch(library)

@@ -38,7 +38,7 @@ wholes = st.builds(
     width=st.integers(0, 19),
     share=st.sampled_from((0.0, 0.4, 0.9, 1.0)),
 )
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def numbers(summary: Summary) -> Iterator[tuple[str, float | None]]:
@@ -262,7 +262,7 @@ JUNK: tuple[Any, ...] = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_junk_anywhere_never_raises(data: st.DataObject) -> None:
     """Some fields of a whole batch replaced by what does not belong there, in any mixture."""

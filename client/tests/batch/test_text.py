@@ -164,7 +164,7 @@ def test_a_step_that_is_too_large_is_sampled() -> None:
     assert 0.35 < texts(*garbled, prompt="p")[GARBLED] < 0.65
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT, st.integers(0, 2)), max_size=6))
 def test_any_text_is_measured(responses: list[tuple[str, str, int]]) -> None:
     summary = measured(

@@ -207,7 +207,7 @@ NUMBERS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(NUMBERS, st.data())
 def test_every_number_is_the_oracles(first: list[float], data: st.DataObject) -> None:
     second = data.draw(st.lists(st.floats(-1e3, 1e3), min_size=len(first), max_size=len(first)))

@@ -54,28 +54,28 @@ def answered(check: Any, *given: Any, **how: Any) -> None:
         assert report.plain()["passed"] is report.passed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(VALUES, VALUES, VALUES, VALUES)
 def test_consistency(a: Any, b: Any, c: Any, mask: Any) -> None:
     answered(consistency, a, b, c, mask)
     answered(consistency, a, None, a)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STATES, STATES)
 def test_accumulation(first: Any, second: Any) -> None:
     answered(accumulation, first, second, 2, 3)
     answered(accumulation, first, first)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(VALUES, VALUES, VALUES, VALUES, VALUES)
 def test_mask_table(tokens: Any, sources: Any, attention: Any, loss: Any, reward: Any) -> None:
     answered(mask_table, tokens, sources, attention, loss, reward)
     answered(mask_table, tokens, ["policy"] * 3, [1, 1, 1], [0, 1, 1], reward)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STATES, STATES)
 def test_weight_sync(source: Any, target: Any) -> None:
     answered(weight_sync, source, target)

@@ -102,7 +102,7 @@ def batches(draw: st.DrawFn) -> tuple[Array, Array, Array, Array]:
     return arrays[0], arrays[1], arrays[2], mask.reshape(rows, positions)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches(), st.sampled_from([(0.2, 0.28), (0.1, 0.1), (0.9, 5.0)]))
 def test_every_number_is_the_oracles(batch: tuple[Array, Array, Array, Array], clip: tuple[float, float]) -> None:
     a, b, c, mask = batch
@@ -119,7 +119,7 @@ def test_every_number_is_the_oracles(batch: tuple[Array, Array, Array, Array], c
     assert set(report.plain()["numbers"]) == set(report.numbers)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(batches(), st.data())
 def test_what_is_masked_never_matters(batch: tuple[Array, Array, Array, Array], data: st.DataObject) -> None:
     a, b, c, mask = batch

@@ -73,7 +73,7 @@ def test_the_digest_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatc
     assert [one(values), one(values.astype(np.float32))] == whole
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(arrays.arrays(np.float64, arrays.array_shapes(min_dims=0, max_dims=3, max_side=4)), st.data())
 def test_a_digest_changes_with_each_value_and_with_nothing_else(values: Array, data: st.DataObject) -> None:
     assert digest(values) == digest(np.asarray(values, order="F"))
@@ -102,7 +102,7 @@ def test_what_has_no_digest_is_refused_with_its_name() -> None:
             parsed(text, "w")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(arrays.arrays(np.float32, st.integers(1, 20)))
 def test_rounding_is_torchs(values: NDArray[np.float32]) -> None:
     torch = pytest.importorskip("torch", reason="torch is an optional peer of the client")

@@ -269,7 +269,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 NAMES = st.sampled_from(["train", "rollout", "mask", "sample_loss_mask", "token_ids", "logprobs", "again"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.dictionaries(NAMES, st.one_of(VALUES, st.lists(st.floats(), max_size=3)), max_size=6), max_size=3))
 def test_any_json_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]]) -> None:
     path = rows(tmp_path_factory.mktemp("any") / "x.jsonl", *lines)
@@ -281,7 +281,7 @@ def test_any_json_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, l
         assert read.a.shape == read.c.shape == read.mask.shape
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.one_of(st.binary(max_size=200), st.binary(max_size=100).map(gzip.compress), st.binary().map(lambda b: b"PK\x03\x04" + b))
 )

@@ -226,7 +226,7 @@ ROW = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(ROW, min_size=1, max_size=90), st.booleans(), st.booleans())
 def test_any_sample_is_judged_by_the_rules_alone(rows: list[Any], excluded: bool, process: bool) -> None:
     tokens, sources, attention, loss, reward = map(list, zip(*rows, strict=True))

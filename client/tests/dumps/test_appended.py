@@ -241,7 +241,7 @@ def _whole(step_count: int) -> tuple[bytes, bytes]:
 SHARDS = _whole(5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(WORK)
 def test_killed_anywhere_the_same_records_arrive(work: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder, Following(Path(folder) / "d", Path(folder) / "state") as following:
@@ -275,7 +275,7 @@ def _distinct(records: Sequence[wire.Record]) -> list[bytes]:
     return list(dict.fromkeys(wire.encode(msgspec.structs.replace(record, time=0.0)) for record in records))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([b"{}", b'{"step": 1}', b"null"])), max_size=8))
 def test_any_bytes_are_counted_and_cost_only_themselves(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder, Following(Path(folder) / "d", Path(folder) / "state") as following:

@@ -383,7 +383,7 @@ def test_an_odd_value_under_any_key_is_read_or_a_bad_row(name: str) -> None:
                 list(DUMPS[name].read({**_GOOD[name], key: value}, Options()))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from(sorted(_GOOD)))
 def test_whatever_a_row_holds_it_is_a_sample_or_a_bad_row(data: st.DataObject, name: str) -> None:
     """Any value under any key: only BadRow is raised, and what is read can be measured and encoded."""

@@ -335,7 +335,7 @@ WORK = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(WORK)
 def test_killed_anywhere_all_steps_arrive_once_written_and_the_last_attempt_is_whole(work: list[tuple[str, int]]) -> None:
     """Whatever is killed when, what was written last for each step arrives; if nothing went back, in order, in one attempt."""
@@ -377,7 +377,7 @@ GARBAGE = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(GARBAGE, st.sampled_from(["verl-rollouts", "nemo-samples"]), st.booleans())
 def test_any_bytes_are_counted_and_cost_only_themselves(lines: list[bytes], name: str, torn: bool) -> None:
     """Garbage before and behind a good step's rows: each line is told with its place, the step is measured."""

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin import wire
@@ -41,7 +41,6 @@ FRAGMENTS = st.sampled_from(
 
 
 @pytest.mark.parametrize("format", TEXT)
-@settings(deadline=None)
 @given(st.lists(st.one_of(FRAGMENTS, st.binary(max_size=30)), max_size=25).map(b"".join), st.booleans(), st.integers(0, 400))
 def test_any_bytes(format: str, noise: bytes, packed: bool, cut: int) -> None:
     header = b"step,a,b\n" if format == "csv" else b""
@@ -67,7 +66,6 @@ def test_any_bytes(format: str, noise: bytes, packed: bool, cut: int) -> None:
 
 
 @pytest.mark.parametrize("format", [name for name in TEXT if not FORMATS[name].whole])
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40).filter(lambda line: not {10, 13, 34, 39, 123} & set(line)), max_size=8))
 def test_garbage_lines_lose_no_row(format: str, garbage: list[bytes]) -> None:
     header = b"step,a,b\n" if format == "csv" else b""

@@ -6,7 +6,7 @@ import ast
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.formats.dict_literal import Status, read
@@ -36,7 +36,6 @@ def _key(printed: str) -> str:
     return repr(printed)[1:-1]
 
 
-@settings(deadline=None)
 @given(NESTED, st.text(max_size=5), st.text(max_size=5))
 def test_what_python_prints_is_read_back(value: dict[str, object], before: str, after: str) -> None:
     text = before + repr(value) + after
@@ -48,7 +47,6 @@ def test_what_python_prints_is_read_back(value: dict[str, object], before: str, 
     assert all(same(literal.values[key], kept[key]) for key in kept)
 
 
-@settings(deadline=None)
 @given(PLAIN, st.data())
 def test_a_text_that_ends_inside_is_open(value: dict[str, object], data: st.DataObject) -> None:
     text = repr(value)
@@ -56,7 +54,6 @@ def test_a_text_that_ends_inside_is_open(value: dict[str, object], data: st.Data
     assert read(text[:cut], 0).status is Status.OPEN
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="{}[]()'\":, \\abc01.eE+-npNone", max_size=40))
 def test_whatever_the_text(text: str) -> None:
     literal = read("{" + text, 0)

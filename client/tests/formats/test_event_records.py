@@ -248,7 +248,7 @@ def test_an_event_that_is_none_is_told(tmp_path: Path) -> None:
     assert error.startswith(f"events.out.tfevents.1, byte {path.stat().st_size - 19}: no event of TensorBoard: Error parsing")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.binary(max_size=200), st.integers(0, 300), st.integers(0, 8))
 def test_any_bytes_raise_nothing_and_offsets_never_fall(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int, cut: int

@@ -314,7 +314,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(ACTIONS, st.integers(0, 40))
 def test_another_process_goes_on_exactly_where_one_stopped(actions: list[tuple[str, str, int, str, float]], stop: int) -> None:
     """The state is plain JSON, and everything that a step still waits for is in it."""
@@ -339,7 +339,7 @@ def _do(rows: EventRows, what: str, writer: str, time: float, step: int, tag: st
     return rows.close() if what == "close" else rows.take(Values(writer, time, step, {tag: value}))[0]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(ACTIONS)
 def test_attempts_never_fall_and_steps_of_one_fall_no_further_than_the_collector_allows(
     actions: list[tuple[str, str, int, str, float]],
@@ -358,7 +358,7 @@ def test_attempts_never_fall_and_steps_of_one_fall_no_further_than_the_collector
             newest[attempt] = max(newest.get(attempt, record.step), record.step)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(

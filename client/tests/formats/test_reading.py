@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.formats import read_records, run_id
@@ -15,7 +15,6 @@ from tocsin.formats.reading import head, lines
 from tocsin.wire import StepRecord
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 5))
 def test_lines_are_the_bytes(data: bytes, offset: int) -> None:
     data = data.replace(b"\x00", b"\n")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.formats import FORMATS, Parsed
@@ -111,7 +111,6 @@ def test_several_rows_on_one_line_share_its_place() -> None:
     assert numbers(parsed) == [(1, 1), (1, 2)]
 
 
-@settings(deadline=None)
 @given(st.integers(1, len(ROW) - 1), st.integers(1, len(ROW) - 1))
 def test_a_terminal_may_cut_a_row_anywhere_after_its_first_value(a: int, b: int) -> None:
     first = ROW.index(",") + 1
@@ -201,7 +200,6 @@ class Trainer:
         return "".join(self.out) + "\n"
 
 
-@settings(deadline=None)
 @given(
     total=st.integers(1, 120),
     every=st.integers(1, 25),
@@ -213,7 +211,6 @@ def test_steps_are_exact_however_the_streams_were_mixed(total: int, every: int, 
     assert numbers(parse(text)) == [(1, step) for step in range(every, total + 1, every)]
 
 
-@settings(deadline=None)
 @given(total=st.integers(1, 60), every=st.integers(1, 12))
 def test_steps_are_exact_without_wipes_when_rows_come_at_once(total: int, every: int) -> None:
     text = Trainer(total, every, wipes=False).train()
@@ -292,7 +289,6 @@ def test_a_bar_that_never_moves_does_not_hold_the_log_for_ever() -> None:
 # --- going on in another process ----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_state_goes_on_at_any_line(data: st.DataObject) -> None:
     buffered = data.draw(st.sampled_from([0, 1000]))

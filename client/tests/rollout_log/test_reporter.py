@@ -291,7 +291,7 @@ ODD = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     responses=st.lists(ODD, max_size=4),
     column=st.lists(ODD, max_size=4),

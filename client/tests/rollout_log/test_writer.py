@@ -79,7 +79,7 @@ def test_a_full_file_and_a_step_backwards_begin_new_files(tmp_path: Path) -> Non
     assert [row["step"] for row in read_rollouts(tmp_path / "run-1") if row["index"] == 0] == [1, 2, 3, 4, 5, 6, 3, 4]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), min_size=1, max_size=20), attempts=st.integers(1, 2))
 def test_a_step_is_found_in_whatever_files_it_is(
     sizes: list[tuple[int, int]], attempts: int, tmp_path_factory: pytest.TempPathFactory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin import wire
@@ -119,7 +119,6 @@ WORK = st.one_of(
 
 
 @pytest.mark.parametrize("format", list(LOGS))
-@settings(deadline=None)
 @given(st.lists(WORK, max_size=30))
 def test_killed_anywhere(format: str, work: list[tuple[str, int]]) -> None:
     data = LOGS[format].encode()
@@ -162,7 +161,6 @@ def joined(records: Iterable[wire.Record]) -> dict[tuple[int, int], dict[str, ob
 
 
 @pytest.mark.parametrize("format", ["flat-jsonl", "slime-console", "verl-async"])
-@settings(deadline=None)
 @given(st.lists(WORK, max_size=30))
 def test_killed_anywhere_while_rows_are_joined(format: str, work: list[tuple[str, int]]) -> None:
     """Each look comes so late that rows that were held are sent: what is sent differs, what the collector has does not."""
@@ -197,7 +195,6 @@ def test_killed_anywhere_while_rows_are_joined(format: str, work: list[tuple[str
         assert joined(transport.records) == joined(whole)
 
 
-@settings(deadline=None)
 @given(cut=st.integers(0, 300), more=st.integers(1, 6))
 def test_truncated_at_any_point(cut: int, more: int) -> None:
     """Whatever a truncation leaves, the rows written after it arrive, whole, in a later attempt or as they were."""

@@ -457,7 +457,7 @@ def _joined(records: list[Record]) -> dict[tuple[int, int], str]:
 
 
 @pytest.mark.parametrize("contents", [SLIME, RESTARTED], ids=["slime", "restarted"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(work=WORK)
 def test_killed_anywhere(contents: list[bytes], work: list[tuple[str, int, int]]) -> None:
     """While no grace runs out, the very same records; else the same rows, in more pieces."""
@@ -465,7 +465,7 @@ def test_killed_anywhere(contents: list[bytes], work: list[tuple[str, int, int]]
     assert _told(sent) == _told(whole)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(work=WORK)
 def test_killed_anywhere_while_graces_run_out(work: list[tuple[str, int, int]]) -> None:
     alone = [RESTARTED[0] + b"".join(events.events(rows(5, 6)))]

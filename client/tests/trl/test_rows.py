@@ -59,7 +59,7 @@ def test_the_closing_row_is_no_row_of_a_step() -> None:
     assert record.metrics == {"m0": 0.0}, "but the last step leaves with it"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(hooks=st.lists(st.tuples(st.sampled_from(["measure", "log", "send", "close"]), st.integers(0, 2)), max_size=25))
 def test_every_value_leaves_once_with_its_step(hooks: list[tuple[str, int]]) -> None:
     step, events = 1, []

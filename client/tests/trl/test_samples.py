@@ -169,7 +169,7 @@ _CONTENT = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(one=_CONTENT, other=_CONTENT)
 def test_ids_are_equal_exactly_where_prompts_are(one: Any, other: Any) -> None:
     def told_apart(value: Any) -> Any:

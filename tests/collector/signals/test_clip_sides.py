@@ -102,7 +102,7 @@ def expected(rows: list[tuple[float, float, float, float]]) -> tuple[float, bool
     return balance, low > 0.01 and high < low / 10
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(SHARES, SHARES, SHARES, SHARES), min_size=1, max_size=40), st.integers(0, 39), st.booleans())
 @example([(0.0, 0.125, math.nan, 0.0), (0.125, 0.0, 5e-324, 0.0)], 0, False)  # the mean of a NaN and next to nothing
 def test_equals_a_recomputation(rows: list[tuple[float, float, float, float]], restart: int, apart: bool) -> None:

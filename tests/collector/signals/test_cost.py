@@ -39,7 +39,7 @@ def test_time_goes_on_through_a_resume_and_a_clock_that_goes_back_costs_nothing(
 NORMS = st.sampled_from([0.0, 0.0, -0.0, 1.0, 0.3, math.nan, math.inf, 5e-324])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(NORMS, min_size=1, max_size=130), st.integers(0, 129), st.integers(0, 129))
 def test_share_equals_a_count(norms: list[float], late: int, overwritten: int) -> None:
     run = Run("r", depth=64)

@@ -25,7 +25,7 @@ def newest(run: Run, name: str) -> float:
 ENTROPIES = st.one_of(st.floats(0.001, 2.0), st.sampled_from([math.nan, math.inf, 0.0, -0.1, 0.5]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(ENTROPIES, min_size=8, max_size=60), st.integers(0, 59))
 def test_slope_and_ratio_equal_a_recomputation_also_after_a_restart(samples: list[float], restart: int) -> None:
     run = Run("r", depth=64)

@@ -34,7 +34,7 @@ def oracle(samples: list[float]) -> float | None:
     return 0.0 if score == 0 or variance == 0 else (score - math.copysign(1, score)) / math.sqrt(variance)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SAMPLES)
 def test_the_moving_trend_equals_all_pairs(samples: list[float]) -> None:
     trend = MannKendall(WINDOW)
@@ -44,7 +44,7 @@ def test_the_moving_trend_equals_all_pairs(samples: list[float]) -> None:
         assert trend.z() == (None if expected is None else pytest.approx(expected, rel=1e-12))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SAMPLES, st.integers(0, 69))
 def test_the_series_equals_a_recomputation_also_after_a_restart(samples: list[float], restart: int) -> None:
     run = Run("r", depth=64)

@@ -168,7 +168,7 @@ NUMBERS = st.one_of(
 NAMES = ("grad_norm", "ess_ratio", "reward_mean", "policy_entropy", "rollout_kl_k3")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, NUMBERS)), min_size=1, max_size=70),
     st.integers(-3, 80),

@@ -49,7 +49,7 @@ def test_kinds_of_growth(correct: float, incorrect: float, hack: float, norm: fl
 LENGTHS = st.one_of(st.floats(1.0, 1000.0), st.sampled_from([math.nan, math.inf, 100.0, 200.0]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(LENGTHS, LENGTHS), min_size=8, max_size=45), st.integers(2, 4))
 def test_slopes_and_flags_equal_a_recomputation(pairs: list[tuple[float, float]], growth: int) -> None:
     grown = [(a * growth ** (n / 9), b * growth ** (n / 11)) for n, (a, b) in enumerate(pairs)]

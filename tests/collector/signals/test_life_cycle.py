@@ -20,7 +20,7 @@ def last(run: Run, name: str) -> float:
     return run.series[name].values[-1]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=100))
 def test_gaps(gaps: list[float]) -> None:
     times = [START]

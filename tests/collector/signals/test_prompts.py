@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collector.signals.prompts import MAX_SLOTS, PromptHistory, digest_of
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 8)), max_size=600))
 def test_equals_a_dictionary_while_there_is_room(visits: list[tuple[int, int]]) -> None:
     table, expected = PromptHistory(), dict[int, tuple[float, float]]()
@@ -26,7 +26,7 @@ def test_equals_a_dictionary_while_there_is_room(visits: list[tuple[int, int]]) 
     assert again.dump() == table.dump()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 8)), max_size=40), max_size=30),
     st.sampled_from([64, 256]),

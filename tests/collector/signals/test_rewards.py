@@ -33,7 +33,7 @@ def fall_share(samples: list[float]) -> float | None:
     return (sum(before) / len(before) - value) / (max(known) - min(known))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(REWARDS, min_size=1, max_size=60), st.integers(0, 59))
 def test_fall_share_equals_a_recomputation_also_after_a_restart(samples: list[float], restart: int) -> None:
     run = Run("r", depth=256)
@@ -60,7 +60,7 @@ def test_late_and_overwritten_rewards_are_part_of_the_range() -> None:
     assert newest(run, "reward_fall_share") == pytest.approx(fall_share(samples))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(REWARDS, min_size=1, max_size=80), st.integers(1, 20), st.sets(st.integers(0, 79)))
 def test_extremes_equal_those_of_the_slice(samples: list[float], size: int, asked: set[int]) -> None:
     series, extremes = Series(Provenance.SIGNAL), Extremes(size)

@@ -145,7 +145,7 @@ ROLLOUTS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(ROLLOUTS, max_size=4), st.lists(ROLLOUTS, max_size=4))
 def test_whatever_the_text(before: list[list[Sampled]], fault: list[list[Sampled]]) -> None:
     records = [StepRollouts(step=at, rollouts=tuple(each)) for at, each in enumerate([*before, *fault])]

@@ -31,7 +31,7 @@ def oracle(values: list[float], at: int) -> tuple[float, float] | None:
     return abs(values[at]) / middle, (abs(values[at]) - middle) / scale
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(VALUES)
 def test_equals_the_recomputation_at_every_record(values: list[float]) -> None:
     run = Run("r", depth=64)

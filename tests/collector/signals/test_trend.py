@@ -28,7 +28,7 @@ def fitted(values: list[float]) -> tuple[Fraction, Fraction, Fraction]:
     return slope, mean, slope**2 * spread / variance if variance else zero
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(NUMBERS, min_size=1, max_size=30))
 def test_line_equals_the_one_of_fractions(samples: list[float]) -> None:
     known = [value for value in samples if math.isfinite(value)]
@@ -53,7 +53,7 @@ def test_numbers_that_cannot_be_added_or_multiplied_give_no_line_or_a_finite_one
         assert found is None or (math.isfinite(found[0]) and math.isfinite(found[1]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.one_of(NUMBERS, st.sampled_from([1.7e308, -1.7e308])), min_size=1, max_size=12), st.integers(0, 12))
 def test_level_is_the_mean_of_what_is_finite(samples: list[float], step: int) -> None:
     series = Series(Provenance.SIGNAL)

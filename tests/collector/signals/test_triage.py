@@ -206,7 +206,7 @@ READINGS = st.none() | st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from(MEASURED)), st.lists(MOVERS, max_size=5), st.lists(RAISED, max_size=4), READINGS)
 def test_whatever_the_state(names: list[str], movers: list[Mover], raised: list[Raised], read: Reading | None) -> None:
     run = run_with(*names, "own")

@@ -199,7 +199,7 @@ def shares_at(strength: float, means: list[float], sizes: list[int]) -> float:
     return total / len(sizes)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.sampled_from([2, 4, 8, 16, 64, 1000])), min_size=1, max_size=20

@@ -70,7 +70,7 @@ def test_metrics_of_the_rules_stay() -> None:
     label=st.integers(0, 300_000),
     config=st.integers(0, 300_000),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_it_fits_whatever_a_run_brings(rollouts: int, letters: int, metrics: int, label: int, config: int) -> None:
     each = state(rollouts, letters, metrics)
     packed = pack(

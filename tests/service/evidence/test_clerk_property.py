@@ -64,7 +64,7 @@ def whole(found: Bundle) -> None:
 
 
 @given(rows=st.lists(ROW, max_size=40), batch=st.integers(1, 7))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_holds_together(
     caplog: pytest.LogCaptureFixture, rows: list[tuple[str, float, float | None, Any]], batch: int
 ) -> None:

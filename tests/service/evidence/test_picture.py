@@ -105,7 +105,7 @@ ODD = st.one_of(st.none(), st.floats(), st.sampled_from([0.0, -0.0, 5e-324, 1.7e
     onset=st.integers(-3, 9),
     title=st.text(max_size=400),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_number_breaks_it(
     values: list[float | None], limit: float | None, normal: tuple[float, float] | None, onset: int, title: str
 ) -> None:
