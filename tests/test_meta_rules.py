@@ -122,7 +122,7 @@ def promtool(tests: list[dict[str, Any]], folder: Path, rules_file: Path = FILE)
     file = folder / "tests.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(rules_file)], "tests": tests}), encoding="utf-8")
     command = [str(prometheus.tool("promtool")), "test", "rules", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.prometheus

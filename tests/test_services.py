@@ -37,7 +37,7 @@ def test_a_second_broker_on_the_same_folder_is_refused(kafka_broker: kafka.Broke
 @pytest.mark.prometheus
 def test_prometheus_answers_queries(prometheus_server: prometheus.Start) -> None:
     server = prometheus_server({"global": {"scrape_interval": "1s"}})
-    with urllib.request.urlopen(f"{server.url}/api/v1/query?query=1%2B1", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.url}/api/v1/query?query=1%2B1", timeout=300) as answer:
         assert json.load(answer)["data"]["result"][1] == "2"
 
 
@@ -50,7 +50,7 @@ def test_a_bad_configuration_is_told_with_the_servers_own_words(prometheus_serve
 @pytest.mark.prometheus
 def test_alertmanager_is_ready(prometheus_server: prometheus.Start) -> None:
     server = prometheus_server({"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}, program="alertmanager")
-    with urllib.request.urlopen(f"{server.url}/api/v2/status", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.url}/api/v2/status", timeout=300) as answer:
         assert json.load(answer)["cluster"]["status"] == "disabled"
 
 
@@ -78,7 +78,7 @@ def test_a_script_says_with_its_own_status_that_a_program_is_missing(script: Pat
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 4

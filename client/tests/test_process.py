@@ -24,7 +24,7 @@ def run(code: str, folder: Path, **environ: str) -> str:
     env = {**os.environ, "TOCSIN_SPOOL": str(folder / "spool"), "RANK": "0", **environ}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -214,7 +214,7 @@ def test_the_wheel_alone_in_an_empty_environment(tmp_path: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "TOCSIN", "VIRTUAL_ENV"))}
     done = subprocess.run(
         [str(python), "-I", "-c", code], cwd=tmp_path, env={**env, "RANK": "0", "TOCSIN_SPOOL": str(tmp_path / "spool")},
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     where, missing = json.loads(done.stdout)
     assert Path(where).is_relative_to(tmp_path)

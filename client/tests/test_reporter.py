@@ -41,7 +41,7 @@ class Stuck(MemoryTransport):
 
     def send(self, messages: Sequence[Message]) -> None:
         self.entered.set()
-        assert self.released.wait(60)
+        assert self.released.wait(300)
         super().send(messages)
 
 
@@ -214,7 +214,7 @@ def test_when_the_sender_cannot_keep_up_the_oldest_steps_go_and_the_records_say_
     transport = Stuck()
     reporter = make(transport, queue_items=10)
     reporter.start()
-    assert transport.entered.wait(30)
+    assert transport.entered.wait(300)
     for step in range(100):
         reporter.log(step, METRICS)
     reporter.end()
@@ -232,7 +232,7 @@ def test_memory_is_bounded_by_bytes_too() -> None:
     transport = Stuck()
     reporter = make(transport, queue_bytes=1_000_000)
     reporter.start()
-    assert transport.entered.wait(30)
+    assert transport.entered.wait(300)
     for step in range(50):
         reporter.log(step, {}, rollouts=[{"response": "x" * 100_000}])
     transport.released.set()
@@ -388,7 +388,7 @@ def test_flush_gives_up_in_time_and_from_any_thread() -> None:
     transport = Stuck()
     reporter = make(transport)
     reporter.log(1, {})
-    assert transport.entered.wait(30)
+    assert transport.entered.wait(300)
     assert not reporter.flush(0.01)
     transport.released.set()
     assert reporter.flush(10)

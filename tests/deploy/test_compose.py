@@ -287,7 +287,7 @@ def test_the_topics_and_the_demo_on_a_real_broker(kafka_broker: kafka.Broker, tm
         env={"TOCSIN_DEMO_PAUSE": "0", "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(services.ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

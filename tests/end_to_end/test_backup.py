@@ -36,7 +36,7 @@ def pagerduty() -> Iterator[FakePagerDuty]:
 
 def take(store: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), str(store), str(folder), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def opened(pagerduty: FakePagerDuty) -> Counter[str]:
@@ -58,7 +58,7 @@ def restore(copy: Path, store: Path) -> None:
     page = (services.ROOT / "docs" / "operate" / "backup.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^ +```sh\n(.*?)^ +```$", page.partition("## Restore")[2], re.DOTALL | re.MULTILINE)
     script = textwrap.dedent(block).replace("tocsin.db", store.name)
-    subprocess.run(["sh", "-ec", script], cwd=store.parent, env={**os.environ, "COPY": str(copy)}, check=True, timeout=120)
+    subprocess.run(["sh", "-ec", script], cwd=store.parent, env={**os.environ, "COPY": str(copy)}, check=True, timeout=300)
 
 
 READ = "SELECT coalesce(sum(next_offset), 0) FROM positions"

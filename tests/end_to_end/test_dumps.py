@@ -65,7 +65,7 @@ def test_a_finished_dump_is_replayed_from_the_spool(folder: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     events = [json.loads(line) for line in done.stdout.splitlines()]
     stops = [event for event in events if event["alert"] == "LogprobGapStop" and event["state"] == "firing"]

@@ -39,8 +39,8 @@ def produce(broker: Broker, topic: str, values: Sequence[tuple[bytes | None, str
     for value, content_type in values:
         headers = [] if content_type == wire.JSON else [("content-type", content_type.encode())]
         producer.send(topic, value, key=b"r", partition=0, headers=headers, timestamp_ms=stamp)
-    producer.flush(timeout=60)
-    producer.close(timeout=10)
+    producer.flush(timeout=300)
+    producer.close(timeout=300)
 
 
 def collected(broker: Broker, topic: str, folder: Path, total: int) -> tuple[dict[str, Any], str]:

@@ -58,8 +58,8 @@ def produce(broker: Broker, topic: str, runs: dict[str, list[bytes]], partitions
                 stamp = int(json.loads(value)["time"] * 1000)
                 producer.send(topic, value, key=name.encode(), partition=number % partitions, timestamp_ms=stamp)
                 count += 1
-    producer.flush(timeout=60)
-    producer.close(timeout=10)
+    producer.flush(timeout=300)
+    producer.close(timeout=300)
     return count
 
 

@@ -36,7 +36,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name(words[0])
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
     return subprocess.run(
-        [str(program), *words[1:]], cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=environ
+        [str(program), *words[1:]], cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=environ
     )
 
 

@@ -60,7 +60,7 @@ class Job:
     def close(self) -> None:
         if self.running:
             self._process.kill()
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=300)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_perturbed_rollouts_raise_the_stop_and_the_trainer_stops_because_of_it(
 ) -> None:
     """In a broker of its own, with the topics that `tocsin kafka init` makes: the control topic has one name per broker."""
     command = [str(Path(sys.executable).with_name("tocsin")), "kafka", "init", "--bootstrap", private_broker.bootstrap]
-    subprocess.run([*command, "--partitions", "2"], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, "--partitions", "2"], check=True, capture_output=True, timeout=300)
     collector = CollectorProcess(tmp_path / "collector", private_broker.bootstrap, TOPIC)
     try:
         collector.start()

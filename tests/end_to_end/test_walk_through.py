@@ -78,7 +78,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
             (services.PROMETHEUS, "alertmanager"),
             (services.KAFKA, "kafka"),
         ):
-            subprocess.run([script, "stop", "--dir", tmp_path / "walk" / folder], capture_output=True, check=False, timeout=120)
+            subprocess.run([script, "stop", "--dir", tmp_path / "walk" / folder], capture_output=True, check=False, timeout=300)
 
 
 @pytest.mark.kafka
@@ -111,7 +111,7 @@ def test_the_page_is_true(place: Path) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
-        shell.wait(30)
+        shell.wait(300)
     output = log.read_text(encoding="utf-8")
     assert status == 0, f"{output}{_logs(place)}"
     said = re.split(r"^---- part \d+ ----\n", output, flags=re.MULTILINE)[1:]

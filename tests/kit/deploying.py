@@ -30,7 +30,7 @@ def program(name: str) -> Path:
 
 def checked(*command: str | Path, text: str | None = None, cwd: Path | None = None) -> str:
     """What a program that finds nothing to say against its input prints; AssertionError with its words otherwise."""
-    done = subprocess.run([*map(str, command)], input=text, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
+    done = subprocess.run([*map(str, command)], input=text, capture_output=True, text=True, timeout=300, cwd=cwd, check=False)
     assert done.returncode == 0, f"{Path(command[0]).name} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -76,9 +76,9 @@ class Broker:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, **config)
         try:
             sent = [producer.send(topic, value, key=key, headers=list(headers), partition=partition) for value in values]
-            return [int(future.get(timeout=30).offset) for future in sent]
+            return [int(future.get(timeout=300).offset) for future in sent]
         finally:
-            producer.close(timeout=10)
+            producer.close(timeout=300)
 
     def read(self, topic: str) -> list[Any]:
         """All messages of a topic up to its present end, a partition after the other. However slow the broker is, none is

@@ -380,7 +380,7 @@ def test_the_output_is_the_same_whatever_the_processes(runs: Path, tmp_path: Pat
     command = [sys.executable, "-m", "service.cli", "rules", "diff", str(one), str(other), "--runs", str(runs), "--no-shipped"]
     outputs = []
     for jobs in ("1", "3"):
-        done = subprocess.run([*command, "--format", format_, "--jobs", jobs], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, "--format", format_, "--jobs", jobs], capture_output=True, text=True, timeout=300)
         outputs.append((done.returncode, done.stdout, done.stderr))
     assert outputs[0] == outputs[1]
     assert outputs[0][0] == 0 and "GradHigh" in outputs[0][1]

@@ -27,7 +27,7 @@ def start(code: str, folder: Path) -> subprocess.Popen[str]:
 def run(code: str, folder: Path) -> str:
     """What a script prints; a failure shows what it said."""
     with start(code, folder) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert err == ""
     return out
@@ -111,7 +111,7 @@ def test_a_killed_process_leaves_files_that_can_be_read(tmp_path: Path) -> None:
         size = sum(file.size for file in log_files(tmp_path / "rollouts" / "r"))
         until(lambda: sum(file.size for file in log_files(tmp_path / "rollouts" / "r")) > size, "the next step to begin")
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     rows = found(tmp_path)
     for step in told:
         assert len([row for row in rows if row[0] == step]) == 20

@@ -53,7 +53,7 @@ class Pair:
 
     def wait(self) -> list[int]:
         """The steps at which the processes ended, of their own."""
-        statuses = [process.wait(timeout=240) for process in self._processes]
+        statuses = [process.wait(timeout=300) for process in self._processes]
         texts = [log.read_text(encoding="utf-8", errors="replace") for log in self._logs]
         assert statuses == [0, 0], "\n".join(text[-2000:] for text in texts)
         return [int(json.loads(text.strip().splitlines()[-1])["step"]) for text in texts]
@@ -69,7 +69,7 @@ class Pair:
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
-                process.wait(timeout=30)
+                process.wait(timeout=300)
 
 
 @pytest.fixture
