@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from alerts.incidents import IncidentBook, Reach
 from alerts.model import Action, Delivery, Incident
+from alerts.notes import GOES_ON
 from rules.model import AlertEvent, EventState, Severity
 from tests.kit.receivers import event
 
@@ -107,6 +108,8 @@ class Interval(NamedTuple):
 
 Word = tuple[str, str, int, str]
 """Receiver, action, moment, alert ("" where it does not matter which of several ended last)."""
+GOES_ON_AT = -1
+"""In place of the moment, of the end of a page that makes room for one that wakes."""
 
 
 def expected(history: Sequence[Moment], first: Setting) -> list[Word]:
@@ -129,7 +132,11 @@ def expected(history: Sequence[Moment], first: Setting) -> list[Word]:
             told: set[str] = set()
             loudest = -1
             for known in page:
-                volume = LOUD.index(SEVERITIES[known.alert])
+                severity = SEVERITIES[known.alert]
+                volume = LOUD.index(severity)
+                mild = 0 <= loudest < LOUD.index(Severity.PAGE)
+                if scope == "incident" and severity.pages and mild and in_force[known.begin].resolved[name]:
+                    words.append((name, "resolve", GOES_ON_AT, ""))
                 if known.alert not in told or volume > loudest:
                     words.append((name, "trigger", known.begin, known.alert))
                 told.add(known.alert)
@@ -202,7 +209,12 @@ def play(
 def words(rows: Sequence[Delivery]) -> list[Word]:
     anonymous: set[Any] = {(name, Action.RESOLVE) for name, scope in SCOPES.items() if scope != "alert"}
     return sorted(
-        (row.receiver, row.action.value, row.event.step, "" if (row.receiver, row.action) in anonymous else row.event.alert)
+        (
+            row.receiver,
+            row.action.value,
+            GOES_ON_AT if row.action is Action.RESOLVE and row.note == GOES_ON else row.event.step,
+            "" if (row.receiver, row.action) in anonymous else row.event.alert,
+        )
         for row in rows
         if row.action is not Action.UPDATE  # of threads, see test_incidents_thread
     )
