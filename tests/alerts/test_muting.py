@@ -17,6 +17,7 @@ from alerts.muting.muting import Declared, Muting
 from rules.model import Severity
 from rules.strict_yaml import ConfigError, ConfigErrors
 from tests.kit.receivers import event, tools
+from tests.kit.vectors import alerting
 
 NIGHT = Hours(begins="22:00", ends="07:00", zone="UTC")
 AT_NIGHT = moment("2026-12-01T23:00Z")
@@ -36,6 +37,22 @@ def test_a_silence_holds_from_its_start_up_to_its_expiry_for_what_it_matches() -
     assert muting(mine, 100.0) == Mute("silence s1", 200.0)
     assert muting(mine, 200.0) is None
     assert muting(event(alert="NanLoss"), 150.0) is None
+
+
+def test_n08_silences_over_time() -> None:
+    """One that was made for later holds when its time comes, without any event. `b..` is `b??` in our globs."""
+    vector = alerting()["N08"]
+    entries = [
+        (entry["id"], entry.get("match") or entry["match_re"], entry["from_s"], entry["to_s"]) for entry in vector["silences"]
+    ]
+    made = [
+        silence(name, MatchEntry(labels={label: value.replace(".", "?") for label, value in match.items()}), begins, ends)
+        for name, match, begins, ends in entries
+    ]
+    muting = Muting(made=Declared(made))
+    for case in vector["cases"]:
+        mutes = muting.mutes(event(run_labels=case["labels"]), case["at_s"])
+        assert [mute.by for mute in mutes] == [f"silence {name}" for name in case["muted_by"]], case
 
 
 def test_the_one_that_ends_last_is_the_answer_and_all_are_known() -> None:
