@@ -109,7 +109,10 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     onset: int
     """The first abnormal step: that of the first mover, else `since`."""
     step: int
-    """At which the incident opened."""
+    """At which it was written: the incident opened, or a louder alert joined it later (`earlier`)."""
+    earlier: tuple[int, ...] = ()
+    """First abnormal steps of what this incident began with, oldest first, where the evidence is of a louder alert that joined
+    later: a warning that fires for days must not be what is shown of the page behind it."""
     labels: dict[str, str] = {}
     links: dict[str, str] = {}
     config: dict[str, Any] = {}
@@ -124,7 +127,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     triage: Triage
     reading: Reading | None = None
     rules: tuple[Rule, ...] = ()
-    """In the order in which their alerts began."""
+    """In the order in which their alerts began; those that it was written anew for come before the earlier ones."""
     more_rules: int = 0
     lines: tuple[Line, ...] = ()
     """Series of the rules and of what moved first."""

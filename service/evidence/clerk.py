@@ -17,6 +17,7 @@ from alerts.brief import Brief
 from alerts.identity import fingerprint
 from alerts.incidents import IncidentBook, Plan
 from alerts.model import Incident
+from collector.run import Run
 from collector.signals.triage import Raised
 from rules.engine import Engine
 from rules.model import SHADOW, AlertEvent, EventState, Severity
@@ -138,11 +139,27 @@ class Clerk:
         if before is None:
             bundle = gather.opened(live.run, incident, first, looked.rules, self._revision, now)
         elif new := gather.unknown_to(before, looked.rules):
-            bundle = gather.joined(before, live.run, incident, self._again(live, before, new), new)
+            bundle = self._joined(live, incident, before, new, now)
         else:
             return
         _put(bundle, rows)
         live.evidence_waits = incident.id if bundle.waits else ""
+
+    def _joined(self, live: Live, incident: Incident, before: Bundle, new: Sequence[Rule], now: float) -> Bundle:
+        """With the rules of alerts that have joined. What is louder and began later is looked at by itself: whoever is woken by
+        it is not helped by what a run looked like when a warning began, hours ago."""
+        run, loud = live.run, gather.louder(before, new)
+        if loud is None or not self._is_past(run, before, loud.fired):
+            return gather.joined(before, run, incident, self._again(live, before, new), new)
+        found = evidence(run, loud.since, self._raised(run.run, []), loud.fired)
+        if found.first_abnormal <= before.step:  # it goes back to what the incident began with
+            return gather.joined(before, run, incident, found, new)
+        rules = [loud, *(rule for rule in new if rule is not loud)]
+        return gather.anew(before, run, incident, found, rules, self._revision, now)
+
+    def _is_past(self, run: Run, bundle: Bundle, step: int) -> bool:
+        """Whether more records lie between them than those for which a bundle is the news."""
+        return bisect_right(run.steps, step) - bisect_right(run.steps, bundle.step) > gather.AGAIN
 
     def _again(self, live: Live, bundle: Bundle, new: Sequence[Rule]) -> Evidence | None:
         run, now = live.run, max(rule.fired for rule in new)

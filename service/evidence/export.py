@@ -68,6 +68,12 @@ def archive(bundle: Bundle, incident: Incident, events: Sequence[AlertEvent]) ->
     return buffer.getvalue()
 
 
+def _later(bundle: Bundle) -> str:
+    loud = bundle.rules[0]
+    began = bundle.earlier[0]
+    return f"This is of {loud.alert}, which joined at step {bundle.step} and is louder than what it began with at step {began}."
+
+
 def readme(bundle: Bundle, incident: Incident) -> str:
     """What is known, in words."""
     when = _moment(incident.opened_at)
@@ -75,7 +81,8 @@ def readme(bundle: Bundle, incident: Incident) -> str:
     told = [
         f"Evidence of incident {bundle.incident}",
         "",
-        f"Run {bundle.run}, attempt {bundle.attempt}. Opened at step {bundle.step}, {when}; {over}.",
+        f"Run {bundle.run}, attempt {bundle.attempt}. Opened at step {incident.opened_step}, {when}; {over}.",
+        *([_later(bundle)] if bundle.earlier else []),
         f"Its first condition began to hold at step {bundle.since}; the first abnormal record is that of step {bundle.onset}.",
         "",
         "Alerts:",

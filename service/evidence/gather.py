@@ -16,7 +16,7 @@ from collector.rollouts import StepRollouts
 from collector.run import Run
 from collector.signals.first_movers import FirstMovers
 from collector.signals.triage import Triage
-from rules.model import AlertEvent
+from rules.model import AlertEvent, Severity
 from rules.program import AlertProgram
 from service.evidence.bundle import MAX_CHECKS, MAX_RULES, MAX_SERIES, SERIES_RECORDS, Bundle, Line, Revision, Rule, State
 from service.evidence.history import Read
@@ -29,6 +29,7 @@ _SECRET: Final = re.compile(
 _MASK: Final = "***"
 AGAIN: Final = 10
 """Records after the opening of an incident for which it is looked at anew when an alert joins."""
+_SEVERITIES: Final = [severity.value for severity in Severity]
 _RULE_SERIES: Final = 10
 """Of MAX_SERIES, so that there is room for what moved first."""
 
@@ -113,6 +114,27 @@ def joined(bundle: Bundle, run: Run, incident: Incident, found: Evidence | None,
     )
 
 
+def louder(bundle: Bundle, new: Sequence[Rule]) -> Rule | None:
+    """Of the rules that are `new` to the bundle the loudest, if it is louder than all that the bundle has, fires by itself, and
+    its condition began to hold after the bundle was written."""
+    loudest = max(new, key=_loudness)
+    known = max((_loudness(rule) for rule in bundle.rules), default=-1)
+    return loudest if _loudness(loudest) > known and loudest.since > bundle.step else None
+
+
+def anew(
+    bundle: Bundle, run: Run, incident: Incident, found: Evidence, rules: Sequence[Rule], revision: Revision, now: float
+) -> Bundle:
+    """The bundle as of this record, for `rules` that have joined, the loudest first; what the rules before them said stays."""
+    every = (*rules, *bundle.rules)
+    return replace(
+        opened(run, incident, found, every, revision, now),
+        step=rules[0].fired,
+        earlier=(*bundle.earlier, bundle.onset),
+        more_rules=max(0, len(incident.alerts) - MAX_RULES),
+    )
+
+
 def followed(bundle: Bundle, run: Run) -> Bundle:
     """The bundle with the record behind the first abnormal one, as far as it has come.
 
@@ -186,6 +208,11 @@ def _masked(value: Any) -> Any:
     if isinstance(value, Mapping):
         return masked(value)
     return [_masked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _loudness(rule: Rule) -> int:
+    """What is explained wakes nobody."""
+    return -1 if rule.explained_by else _SEVERITIES.index(rule.severity)
 
 
 def _identity(rule: Rule) -> tuple[str, tuple[tuple[str, str], ...]]:

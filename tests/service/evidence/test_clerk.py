@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rules.model import EventState
 from service.evidence import clerk, gather
 from service.evidence.bundle import Bundle
+from service.evidence.export import readme
 from service.store.store import Store
 from tests.kit.pipelines import Bench, begin, end, engine, step
 
@@ -138,6 +140,70 @@ def test_an_alert_that_joins_adds_its_rule_and_what_to_check() -> None:
     assert found.onset == 41 and found.abnormal is not None and found.abnormal.step == 41, "the states stay those of the onset"
     assert {"look at the gradient", "look at the verifier"} <= set(found.checks)
     assert {"grad_norm", "reward_mean"} <= {line.key for line in found.lines}
+
+
+def warned(first: int, last: int) -> list[bytes]:
+    """A warning fires on and on, for another reason."""
+    return [
+        step("r", number, grad_norm=1.0 + number % 3 / 10, reward_mean=-1.0, rollouts=rollouts("dull"))
+        for number in range(first, last + 1)
+    ]
+
+
+@pytest.mark.parametrize("batch", [1, 500])
+def test_the_evidence_of_a_page_is_not_that_of_a_warning_long_before_it(batch: int) -> None:
+    of = bench(batch=batch)
+    of.push(*sound(1, 40), *warned(41, 100), *sick(101, reward=-1.0), *sick(102, reward=-1.0))
+    of.read()
+    found = kept(of)
+    assert [(rule.id, rule.fired) for rule in found.rules] == [("high", 102), ("low-reward", 41)]
+    assert (found.step, found.since, found.onset, found.earlier) == (102, 101, 101, (41,))
+    assert found.normal is not None and found.abnormal is not None and found.after is not None
+    assert (found.normal.step, found.abnormal.step, found.after.step) == (100, 101, 102)
+    assert found.normal.rollouts is not None and found.normal.rollouts.rollouts[0].response == "dull 0"
+    assert found.abnormal.rollouts is not None and found.abnormal.rollouts.rollouts[0].response == "sick 0"
+    assert found.movers.movers[0].key == "grad_norm"
+    line = next(line for line in found.lines if line.key == "grad_norm")
+    assert (line.steps[-1], line.values[-1]) == (102, 50.0)
+    low = found.rules[1]
+    assert low.said[-1].step == 41, "what the rules before it said stays"
+    assert found.checks[-2:] == ("look at the gradient", "look at the verifier")
+    incident = of.store.incident("r#1")
+    assert incident is not None
+    told = readme(found, incident)
+    assert (
+        "Opened at step 41" in told and "This is of High, which joined at step 102" in told and "began with at step 41" in told
+    )
+    again = of.restart()
+    again.push(*sick(103, reward=-1.0), *sick(104, reward=-1.0))
+    again.read()
+    assert not kept(again).waits and kept(again).earlier == (41,)
+
+
+@pytest.mark.parametrize(("first", "onset"), [(42, 41), (50, 41), (51, 41), (53, 53)])
+def test_what_joins_soon_or_goes_back_to_the_onset_leaves_the_states(first: int, onset: int) -> None:
+    """Up to ten records after it; and later, while what moved first before the page is what the warning saw."""
+    of = bench()
+    of.push(*sound(1, 40), *warned(41, first - 1), *sick(first, first + 1, reward=-1.0))
+    of.read()
+    found = kept(of)
+    assert (found.onset, bool(found.earlier)) == (onset, onset != 41)
+    assert {rule.id for rule in found.rules} == {"low-reward", "high"}
+
+
+def test_what_is_not_louder_or_is_explained_has_no_evidence_of_its_own() -> None:
+    of = bench()
+    of.push(*sound(1, 40), *sick(*range(41, 80)), *sick(80, 81, reward=-1.0))
+    of.read()
+    found = kept(of)
+    assert (found.onset, found.earlier) == (41, ()) and [rule.id for rule in found.rules] == ["high", "low-reward"]
+    loud = replace(found.rules[0], since=200, severity="stop")
+    assert gather.louder(found, [loud]) == loud
+    assert gather.louder(found, [replace(loud, explained_by="NanLoss")]) is None
+    assert gather.louder(found, [replace(loud, severity="page")]) is None, "as loud as what there is"
+    assert gather.louder(found, [replace(loud, since=found.step)]) is None, "it began before"
+    hushed = replace(found, rules=tuple(replace(rule, explained_by="NanLoss") for rule in found.rules))
+    assert gather.louder(hushed, [replace(loud, severity="warning")]) is not None, "of what is explained nobody was told"
 
 
 def test_an_alert_that_begins_again_is_kept_as_it_was() -> None:
