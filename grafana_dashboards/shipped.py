@@ -1,4 +1,4 @@
-"""The dashboards as they ship: the committed JSON, with the addresses of your Tocsin and your runbooks put in."""
+"""The dashboards as they ship, the committed JSON, or as you built them with your rules; with your addresses put in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from grafana_dashboards.parts import UIDS
@@ -16,6 +17,21 @@ def shipped(addresses: Mapping[str, str] | None = None) -> dict[str, dict[str, A
     folder = files("grafana_dashboards").joinpath("generated")
     found = {uid: json.loads(folder.joinpath(f"{uid}.json").read_text(encoding="utf-8")) for uid in UIDS}
     return {uid: addressed(made, addresses or {}) for uid, made in found.items()}
+
+
+def built(folder: Path) -> dict[str, dict[str, Any]]:
+    """What `tocsin dashboards build --out` wrote into a folder. Raises OSError (one is missing), ValueError (no dashboard)."""
+    found = {}
+    for uid in UIDS:
+        file = folder / f"{uid}.json"
+        try:
+            made = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is no JSON: {error}") from error
+        if not isinstance(made, dict) or made.get("uid") != uid or not addresses(made):
+            raise ValueError(f"{file} is not the dashboard {uid}")
+        found[uid] = made
+    return found
 
 
 def addressed(made: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -23,8 +23,16 @@ _collector = click.option("--collector", metavar="URL", help="Address of Tocsin'
 _runbooks = click.option("--runbooks", metavar="URL", help="Address under which your copies of docs/runbooks/ stand.")
 
 
+_built = click.option(
+    "--from",
+    "built",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Dashboards that `build --rules ... --out` wrote, with the lines of your rules. Default: those that ship.",
+)
+
+
 def _addressed(command: Callable[..., None]) -> Callable[..., None]:
-    return _collector(_runbooks(command))
+    return _collector(_runbooks(_built(command)))
 
 
 @click.command(name="publish", short_help="Into a running Grafana, by its API.")
@@ -53,6 +61,7 @@ def publish_(
     dry_run: bool,
     collector: str | None,
     runbooks: str | None,
+    built: Path | None,
 ) -> None:
     """Create or update folder and dashboards in a Grafana, and check that it has a Prometheus it reaches.
 
@@ -72,7 +81,7 @@ def publish_(
         if error.name is None or error.name.partition(".")[0] != "grafana_api":
             raise
         fail(f"grafana-api-sdk is not installed, and this needs it: {_EXTRA}")
-    from grafana_dashboards.shipped import addresses, shipped
+    from grafana_dashboards.shipped import addresses
 
     try:
         token = Secrets(Redactor(), os.environ, Path.cwd()).value(parse_reference(reference))
@@ -82,7 +91,7 @@ def publish_(
     except ValueError as error:
         fail(f"--url: {error}")
     named = _addresses(collector, runbooks)
-    plan = Plan(shipped(), named, folder, f"tocsin {version('tocsin-server')}", datasource, dry_run)
+    plan = Plan(_dashboards(built), named, folder, f"tocsin {version('tocsin-server')}", datasource, dry_run)
     changes, created = 0, False
     try:
         for step in publish(Grafana(url, token, ca_file), plan):
@@ -105,22 +114,36 @@ def publish_(
 @click.command(short_help="As files, for Grafana's provisioning.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @_addressed
-def export(folder: Path, collector: str | None, runbooks: str | None) -> None:
+def export(folder: Path, collector: str | None, runbooks: str | None, built: Path | None) -> None:
     """Write the dashboards as files into FOLDER, which Grafana's provisioning then reads.
 
     \b
     Example:
       tocsin dashboards export /var/lib/grafana/dashboards/tocsin --collector https://tocsin.example
     """
-    from grafana_dashboards.shipped import shipped, text
+    from grafana_dashboards.shipped import addressed, text
 
+    named, dashboards = _addresses(collector, runbooks), _dashboards(built)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for uid, made in shipped(_addresses(collector, runbooks)).items():
-            (folder / f"{uid}.json").write_text(text(made), encoding="utf-8")
+        for uid, made in dashboards.items():
+            (folder / f"{uid}.json").write_text(text(addressed(made, named)), encoding="utf-8")
             click.echo(f"{'written':{_WIDTH}} {folder / f'{uid}.json'}")
     except OSError as error:
         fail(f"{folder}: {error.strerror or error}")
+
+
+def _dashboards(folder: Path | None) -> dict[str, dict[str, Any]]:
+    from grafana_dashboards import shipped
+
+    if folder is None:
+        return shipped.shipped()
+    try:
+        return shipped.built(folder)
+    except OSError as error:
+        fail(f"--from: {error.filename}: {error.strerror} (`tocsin dashboards build --out {folder}` writes it)")
+    except ValueError as error:
+        fail(f"--from: {error}")
 
 
 def _addresses(collector: str | None, runbooks: str | None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from grafana_dashboards.parts import UIDS
 from grafana_dashboards.publish import covers
 from service.cli import tocsin
 from tests.kit.grafana import FakeGrafana
+from tests.kit.panels import committed
 from tests.kit.receivers import FakeServer, Hang, Raw, Reply
 
 
@@ -150,6 +152,42 @@ def test_a_provisioned_dashboard_is_left_to_its_file(grafana: FakeGrafana) -> No
     grafana.dashboards["tocsin-overview"]["meta"] = {"provisioned": True, "provisionedExternalId": "overview.json"}
     result = publish(grafana.url)
     assert result.exit_code == 1 and "keep one of the two ways" in result.output and "overview.json" in result.output
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    """Dashboards built with a line of a team's own."""
+    for uid, made in committed().items():
+        if uid == "tocsin-run":
+            made["description"] += " Ours."
+        (tmp_path / f"{uid}.json").write_text(json.dumps(made), encoding="utf-8")
+    return tmp_path
+
+
+def test_dashboards_with_the_lines_of_your_rules_are_published(grafana: FakeGrafana, ours: Path) -> None:
+    lines(publish(grafana.url, "--from", str(ours)))
+    assert grafana.dashboards["tocsin-run"]["dashboard"]["description"].endswith(" Ours.")
+    assert lines(publish(grafana.url, "--from", str(ours)))[-1].startswith("nothing to do")
+
+
+NO_DASHBOARDS = [
+    (None, "No such file"),
+    ("{", "is no JSON"),
+    ("[]", "is not the dashboard tocsin-rules"),
+    ('{"uid": "tocsin-run"}', "is not the dashboard tocsin-rules"),
+    ('{"uid": "tocsin-rules"}', "is not the dashboard tocsin-rules"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), NO_DASHBOARDS)
+def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_written(
+    grafana: FakeGrafana, ours: Path, text: str | None, why: str
+) -> None:
+    file = ours / "tocsin-rules.json"
+    file.unlink() if text is None else file.write_text(text, encoding="utf-8")
+    result = publish(grafana.url, "--from", str(ours))
+    assert result.exit_code == 2 and why in result.output and "tocsin-rules.json" in result.output
+    assert grafana.writes == [] and "Traceback" not in result.output
 
 
 # ---- the data source
