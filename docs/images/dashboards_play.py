@@ -36,7 +36,7 @@ def main() -> None:
         with collecting(folder, "clock: event\nalerts: alerts.yaml\n") as process:
             targets = [{"targets": [process.url.removeprefix("http://")]}]
             config = {
-                "global": {"scrape_interval": "1s"},
+                "global": {"scrape_interval": "2s"},  # which is the patience with one as well
                 "scrape_configs": [{"job_name": "tocsin", "static_configs": targets}],
             }
             server = prometheus.start(folder / "prometheus", config)
