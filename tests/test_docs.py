@@ -79,3 +79,14 @@ def test_modules_that_text_names_are_there() -> None:
         if not resolves(name)
     ]
     assert not lost, "\n".join(lost)
+
+
+def test_paths_that_pages_name_are_there() -> None:
+    """Files and folders of the server and of its pages, written from the root."""
+    lost = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in tracked("*.md")
+        for path in re.findall(rf"`((?:{'|'.join((*PACKAGES, 'docs'))})/[\w./-]+)`", page.read_text(encoding="utf-8"))
+        if not (ROOT / path).exists()
+    ]
+    assert not lost, "\n".join(lost)
