@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.kit import events
-from tocsin import wire
-from tocsin.formats import UnknownFormat, read_records
+from tests.kit.followed_events import Ship, rows
+from tocsin.formats import UnknownFormat
 from tocsin.formats.event_paths import is_event_file
-from tocsin.ship.bookmarks import Bookmarks, beside
-from tocsin.ship.follow import Follower
-from tocsin.ship.shipper import Log, Shipper
-from tocsin.ship.source import Reading
+from tocsin.ship.bookmarks import beside
 from tocsin.ship.tensorboard import GRACE_SECONDS, SEARCH_SECONDS
-from tocsin.transports.memory import MemoryTransport
 from tocsin.wire import Record, RunRecord, StepRecord
 
 NAME = "events.out.tfevents.1.h.1.0"
-Row = events.Row
-
-
-class Ship:
-    """A tocsin-ship on one path; `start` is a new process with the same files."""
-
-    def __init__(self, path: Path, state: Path, format: str = "auto", *, from_end: bool = False) -> None:
-        self.path, self.state, self.format, self.from_end = path, state, format, from_end
-        self.now = 100.0
-        self.transport = MemoryTransport()
-        self.said: list[str] = []
-        self.follower, self.shipper = self._made()
-
-    def _made(self) -> tuple[Follower, Shipper]:
-        reading = Reading(
-            to="x", run="r", bookmarks=Bookmarks(self.state), key="log", clock=lambda: self.now, from_end=self.from_end
-        )
-        follower = Follower(self.path, self.format, reading)
-        return follower, Shipper([Log(follower, reading)], self.transport, self.said.append)
-
-    def start(self) -> Ship:
-        self.shipper.close()
-        self.follower, self.shipper = self._made()
-        return self
-
-    def poll(self, after: float = 0.0, *, last: bool = False) -> list[Record]:
-        """What one look brings, `after` seconds."""
-        self.now += after
-        before = len(self.transport.messages)
-        while self.shipper.poll_once(last=last):
-            pass
-        return self.transport.records[before:]
 
 
 @pytest.fixture
@@ -71,10 +30,6 @@ def steps(records: list[Record]) -> list[tuple[int, int, dict[str, float]]]:
     return [(record.attempt, record.step, record.metrics) for record in records if isinstance(record, StepRecord)]
 
 
-def rows(*numbers: int, base: float = 100.0, value: float = 0.5) -> list[Row]:
-    return [(base + number, number, {"train/policy_loss": value, "train/actor_lr": 1.0}) for number in numbers]
-
-
 def append(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -82,9 +37,6 @@ def append(path: Path, data: bytes) -> None:
 
 
 VALUES = {"train/policy_loss": 0.5, "train/actor_lr": 1.0}
-
-
-# --- growth ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_that_does_not_exist_yet_and_then_grows(ship: Ship) -> None:
@@ -179,9 +131,6 @@ def test_damage_is_told_and_the_rest_followed(ship: Ship) -> None:
     assert ship.said[0].endswith("30 damaged bytes")
 
 
-# --- several files -------------------------------------------------------------------------------------------------------
-
-
 def test_a_restart_is_a_new_attempt(ship: Ship) -> None:
     append(ship.path / NAME, events.whole(rows(1, 2, 3), 1.0) + events.events(rows(4))[0][:10])
     ship.poll(GRACE_SECONDS)
@@ -266,9 +215,6 @@ def test_another_file_under_the_same_name_is_read_from_its_beginning(ship: Ship)
     ship.poll(GRACE_SECONDS)
     ship.poll(GRACE_SECONDS)
     assert [place[:2] for place in steps(ship.transport.records)][-2:] == [(2, 1), (2, 2)]
-
-
-# --- the end, the beginning, and what is beside it ------------------------------------------------------------------------
 
 
 def test_a_last_look_sends_what_is_not_complete_and_a_later_one_takes_it_whole(ship: Ship) -> None:
@@ -374,102 +320,3 @@ def test_without_the_extra_the_log_ends_with_the_way_to_install_it(ship: Ship, m
     ship.poll()
     assert ship.said == ["pip install 'tocsin[tensorboard]'"]
     assert ship.shipper.over
-
-
-# --- killed anywhere -----------------------------------------------------------------------------------------------------
-
-SLIME = [
-    events.whole(
-        [(10.0 * number + 5, number, {"train/pg_loss": float(number), "train/x": math.nan}) for number in range(5)]
-        + [(300.0 + number, number, {"train/pg_loss": -1.0}) for number in (5, 6)],
-        1.0,
-    ),
-    events.whole([(10.0 * number + 1, number, {"rollout/raw_reward": float(number)}) for number in range(6)], 1.5),
-]
-RESTARTED = [
-    events.whole(rows(1, 2, 3, 4), 1.0)[:-5],
-    events.whole(rows(3, 4, 5, base=300.0, value=0.25), 200.0),
-]
-WORK = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), st.integers(0, 1), st.integers(1, 150)),
-        st.tuples(st.just("look"), st.integers(0, 1), st.sampled_from([0, 0, 1, 7])),
-        st.tuples(st.just("kill"), st.just(0), st.just(0)),
-    ),
-    max_size=25,
-)
-
-
-class Confirming(MemoryTransport):
-    """Takes everything, confirms when told to."""
-
-    confirms = True
-
-    def flush(self, timeout: float) -> bool:
-        return self.confirms
-
-
-def _followed(
-    contents: list[bytes], work: list[tuple[str, int, int]], grow: Callable[[int], int]
-) -> tuple[list[Record], list[Record]]:
-    """(what was sent, what one pass over the finished files gives). `grow` says how long a look may last."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "tb"
-        folder.mkdir()
-        files = [folder / f"events.out.tfevents.{index}" for index in range(len(contents))]
-        for file, content in zip(files, contents, strict=True):
-            file.write_bytes(content[:40])
-        written = [40] * len(contents)
-        ship = Ship(folder, Path(name) / "state")
-        transport = ship.transport = Confirming()
-        ship.start()
-        rest = [("write", index, len(content)) for index, content in enumerate(contents)]
-        for what, which, amount in [*work, *rest, ("kill", 0, 0), ("look", 1, 0)]:
-            if what == "write":
-                with files[which].open("ab") as growing:
-                    growing.write(contents[which][written[which] : written[which] + amount])
-                written[which] = min(written[which] + amount, len(contents[which]))
-            elif what == "look":
-                transport.confirms = bool(which)
-                ship.now += grow(amount)
-                ship.shipper.poll_once()
-            else:
-                ship.start()
-        transport.confirms = True
-        while ship.shipper.poll_once(last=True):
-            pass
-        ship.shipper.close()
-        places = [place.record for place in read_records(folder, run="r") if place.record is not None]
-        return transport.records, [wire.decode(wire.encode(record)).record for record in places]
-
-
-def _told(records: list[Record]) -> list[str]:
-    return list(dict.fromkeys(repr(msgspec.structs.replace(record, time=0.0)) for record in records))
-
-
-def _joined(records: list[Record]) -> dict[tuple[int, int], str]:
-    """What the collector makes of them: one row per attempt and step."""
-    found: dict[tuple[int, int], dict[str, float]] = {}
-    for record in records:
-        if isinstance(record, StepRecord):
-            found.setdefault((record.attempt, record.step), {}).update(record.metrics)
-    return {place: repr(sorted(metrics.items())) for place, metrics in sorted(found.items())}
-
-
-@pytest.mark.parametrize("contents", [SLIME, RESTARTED], ids=["slime", "restarted"])
-@settings(max_examples=60)
-@given(work=WORK)
-def test_killed_anywhere(contents: list[bytes], work: list[tuple[str, int, int]]) -> None:
-    """While no grace runs out, the very same records; else the same rows, in more pieces."""
-    sent, whole = _followed(contents, work, lambda seconds: 0)
-    assert _told(sent) == _told(whole)
-
-
-@settings(max_examples=60)
-@given(work=WORK)
-def test_killed_anywhere_while_graces_run_out(work: list[tuple[str, int, int]]) -> None:
-    alone = [RESTARTED[0] + b"".join(events.events(rows(5, 6)))]
-    sent, whole = _followed(
-        alone, [(what, 0, amount) if what == "write" else (what, which, amount) for what, which, amount in work], int
-    )
-    assert _joined(sent) == _joined(whole)
