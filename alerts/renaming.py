@@ -29,13 +29,15 @@ def names_to_go_by(
     """By name in the file (`settings`) the name to go by. `known` are the receivers until now by the names that they went by,
     `owed` says whether one is still to be told something; `secret` is what a reference stands for, None when it is gone."""
     same = {name for name, each in settings.items() if name in known and _same(known[name], each, secret, gone=True)}
-    found = {name: name for name in same}
+    found = {name: name for name in settings if name in same and owed(name)}
     for name, each in settings.items():
-        taken = set(found.values())
-        if name not in same:
+        if name not in found:
+            taken = set(found.values())
             before = (old for old in known if old not in taken and _same(known[old], each, secret, gone=False) and owed(old))
             if (old := next(before, None)) is not None:
                 found[name] = old
+            elif name in same:
+                found[name] = name
     for name in settings:
         taken = {*found.values(), *(old for old in known if owed(old))}
         if name not in found:

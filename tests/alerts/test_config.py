@@ -50,7 +50,7 @@ def documented_tools(folder: Path, text: str) -> Tools:
     return found
 
 
-@pytest.mark.parametrize("page", ["routing.md", "receivers.md", "heartbeat.md", "silences.md", "incidents.md"])
+@pytest.mark.parametrize("page", ["README.md", "routing.md", "receivers.md", "heartbeat.md", "silences.md", "incidents.md"])
 def test_every_example_of_the_pages_loads(page: str, tmp_path: Path) -> None:
     texts = examples(page, "yaml")
     assert texts

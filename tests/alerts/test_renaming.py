@@ -47,6 +47,8 @@ def made(receivers: Mapping[str, str]) -> dict[str, Settings]:
             {"a": CHAT, "b": MOVED}, {"a": MOVED, "b": CHAT}, "a b", {"a": "b", "b": "a"}, id="changed with each other"
         ),
         pytest.param({"a": CHAT, "b": CHAT}, {"c": CHAT, "d": CHAT}, "a b", {"c": "a", "d": "b"}, id="two at one place"),
+        pytest.param({"chat": CHAT, "room": CHAT}, {"chat": CHAT}, "room", {"chat": "room"}, id="renamed and back"),
+        pytest.param({"a": CHAT, "b": CHAT}, {"a": CHAT, "b": CHAT}, "b", {"a": "a", "b": "b"}, id="two that stay"),
         pytest.param({"a": CHAT}, {"b": CHAT, "c": CHAT}, "a", {"b": "a", "c": "c"}, id="one has become two"),
     ],
 )
