@@ -34,10 +34,12 @@ class Asked(NamedTuple):
     values: Mapping[str, str]
     start: float
     end: float
+    interval: float
+    """Between two scrapes: Grafana asks for no more points than there are."""
 
     @property
     def step(self) -> float:
-        return max(1.0, (self.end - self.start) / 240)
+        return max(self.interval, (self.end - self.start) / 240)
 
     def range(self, expr: str) -> list[Series]:
         asked = {"start": self.start, "end": self.end, "step": self.step}

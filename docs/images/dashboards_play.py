@@ -23,6 +23,8 @@ from tests.kit.collecting import collecting
 SECONDS = 130.0
 STEPS = 190
 """So many steps of each run are played in so many seconds; the faults begin at step 120."""
+SCRAPE_SECONDS = 2
+"""Between two scrapes, and the patience with each."""
 RUN = "tiny-engine_sync-s1"
 """Of the dashboards that show one run."""
 ALERTS = "receivers: {chat: {kind: console}, oncall: {kind: console}}\ndefault: chat\ncanary: {receiver: chat, tell: oncall}\n"
@@ -36,7 +38,7 @@ def main() -> None:
         with collecting(folder, "clock: event\nalerts: alerts.yaml\n") as process:
             targets = [{"targets": [process.url.removeprefix("http://")]}]
             config = {
-                "global": {"scrape_interval": "2s"},  # which is the patience with one as well
+                "global": {"scrape_interval": f"{SCRAPE_SECONDS}s"},
                 "scrape_configs": [{"job_name": "tocsin", "static_configs": targets}],
             }
             server = prometheus.start(folder / "prometheus", config)
@@ -63,10 +65,12 @@ def draw(url: str, start: float, end: float, out: Path) -> None:
             "model": ".*",
             "run": ".+" if many else single(RUN),
             "__rate_interval": "8s",
-            "__interval": "1s",
+            "__interval": f"{SCRAPE_SECONDS}s",
             "__range": f"{end - start:.0f}s",
         }
-        text = picture(made, Asked(url, values, start, end), note if many or uid == "tocsin-service" else f"{note}; {RUN}")
+        text = picture(
+            made, Asked(url, values, start, end, SCRAPE_SECONDS), note if many or uid == "tocsin-service" else f"{note}; {RUN}"
+        )
         (out / f"{uid}.svg").write_text(text, encoding="utf-8")
 
 
