@@ -235,10 +235,7 @@ def _scalar(node: Node, kind: inspect.Type, errors: list[ConfigError]) -> Any:
             problem = f"expected true or false, got {_what(node)}"
         case inspect.IntType() | inspect.FloatType():
             if not is_number:
-                loose = isinstance(value, str) and node.quoted and _looks_numeric(value)
-                problem = f"expected {_expected(kind)}, got {_what(node)}" + (
-                    " (remove the quotes)" if loose else " (write digits, such as 5)"
-                )
+                problem = f"expected {_expected(kind)}, got {_what(node)} ({_as_number(node)})"
             elif isinstance(kind, inspect.IntType) and not isinstance(value, int):
                 problem = f"expected a whole number, got {node.text}"
             else:
@@ -262,6 +259,17 @@ def _choice(node: Scalar, kind: inspect.EnumType | inspect.LiteralType) -> tuple
         hint = suggestion(node.text, [str(option) for option in options]) or " (write one of them)"
         return None, f"{node.text[:40]!r} is none of {', '.join(map(str, options))}{hint}"
     return (kind.cls(node.value) if isinstance(kind, inspect.EnumType) else node.value), ""
+
+
+def _as_number(node: Scalar) -> str:
+    """What to write where a number is wanted."""
+    if isinstance(node.value, str):
+        if node.quoted and _looks_numeric(node.value):
+            return "remove the quotes"
+        percent, sign, rest = node.value.partition("%")
+        if sign and not rest.strip() and _looks_numeric(percent.strip()):
+            return f"write a ratio: {percent.strip()} % is {float(percent) / 100:g}"
+    return "write digits, such as 5"
 
 
 def _looks_numeric(text: str) -> bool:

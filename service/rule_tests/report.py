@@ -22,6 +22,11 @@ def text(outcome: Outcome) -> str:
     case = outcome.case
     lines = [f"FAILED {case.mark.file}:{case.mark.line}: {case.name}"]
     lines += [f"  {difference}" for difference in outcome.differences]
+    strangers = [difference.alert for difference in outcome.differences if difference.alert not in case.alerts]
+    if strangers and not case.watch:
+        # Every alert of the bundle has its say then, those of the packs too, which surprises whoever writes a first test.
+        own = ", ".join(sorted(case.alerts)) or "..."
+        lines.append(f"  Is {strangers[0]} no matter of these tests? Name at the head of the file what is: watch: [{own}]")
     return "\n".join([*lines, "", *("  " + line for line in _table(outcome))])
 
 

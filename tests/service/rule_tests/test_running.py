@@ -173,6 +173,19 @@ def test_watch_limits_what_must_be_listed() -> None:
     assert not outcomes(text)[0].passed
 
 
+def test_a_failure_by_an_alert_that_no_case_names_says_how_to_leave_it_out() -> None:
+    case = "tests:\n- name: of High\n  metrics: {grad_norm: 0.5x2, kl_reference: 2x3}\n  quiet: [High]\n"
+    hint = "Is Page no matter of these tests? Name at the head of the file what is: watch: [High]"
+    (outcome,) = outcomes(case)
+    assert not outcome.passed and hint in report.text(outcome)
+    (outcome,) = outcomes("watch: [High]\n" + case)
+    assert outcome.passed
+    (outcome,) = outcomes("watch: [High, Page]\n" + case)
+    assert not outcome.passed and "no matter" not in report.text(outcome), "it was named on purpose"
+    (outcome,) = outcomes("tests:\n- {name: b, metrics: {grad_norm: 0.5x2}, expect: [{step: 1, alert: High, state: firing}]}\n")
+    assert not outcome.passed and "no matter" not in report.text(outcome), "the case is about this one"
+
+
 def test_the_failure_shows_inputs_verdict_state_expected_and_got() -> None:
     (outcome,) = outcomes(
         "tests:\n- name: too late\n  metrics: {grad_norm: 0.5x9 2x3}\n  expect: [{step: 10, alert: High, state: firing}]\n"
