@@ -22,6 +22,7 @@ from service.http.server import CannotListen
 from service.quiet import AfterClose, Sparing
 from service.running import Running
 from service.store.model import StoreError
+from service.systemd import sign_of_life
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ def _wait(running: Running, signals: queue.SimpleQueue[int]) -> int:
         if end := came - {signal.SIGHUP}:
             log.info("%s: finishing", signal.Signals(min(end)).name)
             return 0 if running.stop() else 1
+        sign_of_life(os.environ, running.unhealthy())
         if not running.alive:
             log.critical("the evaluation thread is dead; ending, so that somebody restarts us")
             running.stop()

@@ -74,6 +74,11 @@ def test_it_is_hardened(tmp_path: Path) -> None:
         checked(analyze(), "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE}", here(tmp_path, weak))
 
 
+def test_one_that_hangs_is_restarted() -> None:
+    """The watchdog waits for longer than a start may take, and what it does is a failure, for which it is restarted."""
+    assert int(one("WatchdogSec")) >= 120 and one("NotifyAccess") == "main" and one("Restart") == "on-failure"
+
+
 def test_what_it_writes_lies_in_its_folder() -> None:
     config = read_yaml(FOLDER / "tocsin.yaml")
     state = f"/var/lib/{one('StateDirectory')}/"
