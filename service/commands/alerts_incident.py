@@ -40,7 +40,7 @@ def list_(asking: Asking) -> None:
             terminal.severity(loudest) if loudest is not None else Text("–"),
             Text(f"{shown_moment(found['opened_at'])}, step {found['opened_step']}"),
             Text(", ".join(_name(alert) for alert in found["alerts"] if alert["firing"]) or "–"),
-            Text(_acknowledged(found)),
+            Text(_by_hand(found) or _acknowledged(found)),
         )
     out().print(table)
 
@@ -105,7 +105,7 @@ def close(asking: Asking, incident: str, owner: str | None) -> None:
 
 
 def _show(found: dict[str, Any]) -> None:
-    over = "open" if found["closed_at"] is None else f"closed {shown_moment(found['closed_at'])}"
+    over = _by_hand(found) or "open" if found["closed_at"] is None else f"closed {shown_moment(found['closed_at'])}"
     click.echo(f"incident      {safe(found['id'])}")
     click.echo(f"run           {safe(found['run'])}")
     click.echo(f"since         {shown_moment(found['opened_at'])}, step {found['opened_step']}; {over}")
@@ -150,6 +150,12 @@ def _loudest(found: dict[str, Any]) -> Severity | None:
     """Of what fires and is not explained."""
     loud = {alert["severity"] for alert in found["alerts"] if alert["firing"] and not alert["explained_by"]}
     return next((severity for severity in _LOUDEST if severity.value in loud), None)
+
+
+def _by_hand(found: dict[str, Any]) -> str:
+    """Who has closed an incident of which something fires on; empty for another."""
+    closed = [alert["closed_by"] for alert in found["alerts"] if alert["firing"]]
+    return safe(f"closed by {closed[0]}, fires on") if closed and all(closed) else ""
 
 
 def _acknowledged(found: dict[str, Any]) -> str:
