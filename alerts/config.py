@@ -31,9 +31,11 @@ from alerts.templates import Templates
 from alerts.timing import StormLimit, Timing
 from alerts.tree import GROUP_WAIT, EscalateEntry, RouteEntry, named, route_tree
 from alerts.wording import Wording
+from rules.config_errors import ConfigError, ConfigErrors, Mark
 from rules.names import suggestion
-from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
+from rules.strict_yaml import read_text, read_tree
 from rules.typed_yaml import convert
+from rules.yaml_tree import Node, Scalar, Table, find
 
 DEFAULT_NAME: Final = "console"
 _PASSWORD: Final = re.compile(r"[^/@\s]*://[^/@\s]+@")

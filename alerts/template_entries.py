@@ -8,8 +8,9 @@ import jinja2
 import msgspec
 
 from alerts.templates import PARTS, TemplateFault, try_out
+from rules.config_errors import ConfigError
 from rules.names import suggestion
-from rules.strict_yaml import ConfigError, Node, find
+from rules.yaml_tree import Node, find
 
 DEFAULT = "default"
 

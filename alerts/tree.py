@@ -14,8 +14,9 @@ from alerts.matching import MatchEntry, compiled, listed
 from alerts.muting.hours import Hours
 from alerts.routing import ALL, Route
 from alerts.timing import Escalation
+from rules.config_errors import ConfigError
 from rules.names import suggestion
-from rules.strict_yaml import ConfigError, Node, find
+from rules.yaml_tree import Node, find
 
 GROUP_WAIT: Final[Duration] = "20s"
 """For so long an alert that pages nobody waits for others, where nothing else is said."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rules.config_errors import Mark
 from rules.model import Severity
-from rules.strict_yaml import Mark
 from rules.syntax import Node
 from rules.timing import Span
 

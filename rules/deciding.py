@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rules.bundle import AlertRule, Bundle
-from rules.strict_yaml import Mark
+from rules.config_errors import Mark
 from rules.syntax import Metric, Node, Variable, walk
 
 _KEYS: Final = ("expr", "for", "leave", "keep", "warmup", "on_gap", "on_non_finite", "requires_exact")

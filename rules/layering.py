@@ -22,8 +22,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from rules.config_errors import ConfigError, Mark
 from rules.names import suggestion
-from rules.strict_yaml import ConfigError, Items, Mark, Node, Scalar, Table
+from rules.yaml_tree import Items, Node, Scalar, Table
 
 LeafPath = tuple[str, ...]
 """("head", "layer"), ("vars", "gap_stop", "value"), ("rules", "logprob-gap-stop", "expr"); a record rule is "record NAME"."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from rules.bundle import AlertRule, Bundle, Group, OnNonFinite, RecordRule
 from rules.compile import Compiler
+from rules.config_errors import ConfigError, ConfigErrors, Mark
 from rules.language import LanguageError, parse
 from rules.message import TemplateFault, try_out
 from rules.named import CONTEXT_NAMES
@@ -22,9 +23,10 @@ from rules.operands import Scope
 from rules.overrides import faults, staged
 from rules.rule_file import AlertSpec, Draft, RecordSpec, RuleFile
 from rules.sources import Sources
-from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Scalar, find, read_text
+from rules.strict_yaml import read_text
 from rules.syntax import Node
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span, parse_span
+from rules.yaml_tree import Scalar, find
 
 MAX_CHAIN: Final = 100
 """Rules that read each other one after the other."""

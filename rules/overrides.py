@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 
 from rules.bundle import AlertRule, Bundle, Group, OnNonFinite, Override, Stage
 from rules.compile import Compiler
+from rules.config_errors import ConfigError
 from rules.model import Severity
 from rules.operands import Scope
-from rules.strict_yaml import ConfigError
 
 
 def staged(severity: Severity, stage: Stage) -> Severity:

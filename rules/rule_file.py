@@ -9,13 +9,14 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from rules.bundle import OnGap, OnNonFinite, Override, Stage, Variable
+from rules.config_errors import ConfigError, Mark
 from rules.model import Severity
 from rules.names import KEBAB_CASE, SNAKE_CASE, suggestion
 from rules.operands import Uses
-from rules.strict_yaml import ConfigError, Items, Mark, Scalar, Table, find
-from rules.strict_yaml import Node as YamlNode
 from rules.syntax import Node
 from rules.typed_yaml import convert
+from rules.yaml_tree import Items, Scalar, Table, find
+from rules.yaml_tree import Node as YamlNode
 
 
 class VariableSpec(msgspec.Struct, forbid_unknown_fields=True):

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rules import layering
+from rules.config_errors import ConfigError
 from rules.layering import Layer
 from rules.names import suggestion
 from rules.rule_file import RuleFile, field_names, read_rule_file
-from rules.strict_yaml import ConfigError, Items, Node, Scalar, Table, find, read_tree
+from rules.strict_yaml import read_tree
+from rules.yaml_tree import Items, Node, Scalar, Table, find
 
 _MARKERS: Final = ("final", "unset")
 

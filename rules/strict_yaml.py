@@ -15,122 +15,18 @@ Errors:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 
+from rules.config_errors import ConfigError, ConfigErrors, Mark, Unreadable
 from rules.scalars import resolve
+from rules.yaml_tree import Items, Node, Scalar, Table
 
 MAX_DEPTH: Final = 40
 MAX_CHARS: Final = 4 * 1024 * 1024
-
-
-class ConfigError(NamedTuple):
-    """One fault: where (line and column count from 1) and what to write instead."""
-
-    file: str
-    line: int
-    column: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.message}"
-
-
-class Unreadable(ConfigError):
-    """A value that YAML reads in two ways, or not at all. What else is said of its place is an echo of that."""
-
-
-def without_echoes(errors: Iterable[ConfigError]) -> list[ConfigError]:
-    """The faults without those that only repeat that a value is unreadable."""
-    found = list(errors)
-    places = {error[:3] for error in found if isinstance(error, Unreadable)}
-    return [error for error in found if isinstance(error, Unreadable) or error[:3] not in places]
-
-
-class ConfigErrors(ValueError):
-    """All faults of one or several files, in the order of the files."""
-
-    def __init__(self, errors: Iterable[ConfigError]) -> None:
-        self.errors: Final = list(dict.fromkeys(without_echoes(errors)))
-        super().__init__("\n".join(map(str, self.errors)))
-
-
-class Mark(NamedTuple):
-    """A place in a file; line and column count from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def error(self, message: str) -> ConfigError:
-        return ConfigError(*self, message)
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """Text, a number or a truth value."""
-
-    value: str | int | float | bool
-    text: str
-    """As the file has it, without quotes and folding resolved; what a message quotes."""
-    mark: Mark
-    quoted: bool
-    """Quoted or a block: then it is text, whatever it looks like."""
-    pieces: tuple[tuple[int, int, int], ...] = ()
-    """(line, column, length) of each source line of the text, in order."""
-
-    def at(self, offset: int) -> Mark:
-        """The place of the character `offset` of the text; exact unless the text contains escapes."""
-        for line, column, length in self.pieces:
-            if offset <= length:
-                return Mark(self.mark.file, line, column + offset)
-            offset -= length + 1
-        return self.mark
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """A list."""
-
-    nodes: tuple[Node, ...]
-    mark: Mark
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(self.nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A mapping; keys are text and occur once."""
-
-    entries: dict[str, Node]
-    mark: Mark
-    keys: dict[str, Mark] = field(default_factory=dict)
-    """Where each key stands."""
-
-    def key_mark(self, key: str) -> Mark:
-        return self.keys.get(key, self.mark)
-
-
-Node = Scalar | Items | Table
-
-
-def find(node: Node, *path: str | int) -> Node:
-    """The node under a path of keys and indices, or the deepest that exists: what an error about a value points at."""
-    for part in path:
-        below: Node | None = None
-        if isinstance(node, Table) and isinstance(part, str):
-            below = node.entries.get(part)
-        elif isinstance(node, Items) and isinstance(part, int) and part < len(node.nodes):
-            below = node.nodes[part]
-        if below is None:
-            return node
-        node = below
-    return node
 
 
 def parse(text: str, file: str) -> Node:

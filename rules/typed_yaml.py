@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 
 from msgspec import inspect
 
+from rules.config_errors import ConfigError, ConfigErrors
 from rules.names import suggestion
-from rules.strict_yaml import ConfigError, ConfigErrors, Items, Node, Scalar, Table, read_text, read_tree
+from rules.strict_yaml import read_text, read_tree
+from rules.yaml_tree import Items, Node, Scalar, Table
 
 T = TypeVar("T")
 

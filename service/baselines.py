@@ -8,7 +8,7 @@
 
 Errors:
 
-    ConfigErrors       (rules.strict_yaml) every fault of every file, and pairs of files between which a run could not choose
+    ConfigErrors       (rules.config_errors) every fault of every file, and pairs of files between which a run could not choose
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ import msgspec
 
 from collector.model import Baseline
 from collector.recorded import CleanBaseline, may_tie
-from rules.strict_yaml import ConfigError, ConfigErrors, Mark, find, read_text
+from rules.config_errors import ConfigError, ConfigErrors, Mark
+from rules.strict_yaml import read_text
 from rules.typed_yaml import load_tree
+from rules.yaml_tree import find
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]

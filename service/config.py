@@ -5,7 +5,7 @@ Relative paths are relative to the file. Secrets stand here only as references, 
 
 Errors:
 
-    ConfigErrors       (rules.strict_yaml) all faults of the file at once
+    ConfigErrors       (rules.config_errors) all faults of the file at once
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Annotated, Final, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from alerts.secrets import is_reference
-from rules.strict_yaml import ConfigError, ConfigErrors, Node, find, read_text
+from rules.config_errors import ConfigError, ConfigErrors
+from rules.strict_yaml import read_text
 from rules.typed_yaml import load_tree
+from rules.yaml_tree import Node, find
 from service.roles import Role
 from service.store.model import Retention
 

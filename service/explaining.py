@@ -10,11 +10,11 @@ from collector.model import Provenance
 from collector.signals.triage import Raised
 from rules.bundle import AlertRule, Bundle
 from rules.compile import Compiler
+from rules.config_errors import Mark
 from rules.frame import FALSE, NON_FINITE, TRUE, UNKNOWN, Frame
 from rules.model import Phase, Verdict
 from rules.named import CONDITIONS
 from rules.run_states import StateKey
-from rules.strict_yaml import Mark
 from rules.syntax import Call, Compare, Node, Variable, render, walk
 from service.evidence.moment import Evidence, evidence
 from service.tracing import Labels, Point, Trace, frame, reads, scope

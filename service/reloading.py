@@ -30,8 +30,8 @@ from collector import health
 from collector.health import Health
 from collector.recorded import CleanBaseline, chooser
 from collector.run import RecordedFor
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
-from rules.strict_yaml import ConfigErrors
 from service import bundles
 from service.asking import Post
 from service.baselines import load_baselines

@@ -31,7 +31,7 @@ class NoLabels(Exception):
 def of(path: Path) -> list[Mapping[str, str]]:
     """The labels of each run behind a path: a YAML list of labels, or a log or folder of logs.
 
-    Raises NoLabels, and rules.strict_yaml.ConfigErrors for a list with faults.
+    Raises NoLabels, and rules.config_errors.ConfigErrors for a list with faults.
     """
     if path.suffix == ".yaml":
         return [*load_path(path, list[dict[str, str]])]

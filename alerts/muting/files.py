@@ -17,8 +17,10 @@ import msgspec
 from alerts.matching import MatchEntry, says_nothing
 from alerts.muting.hours import Hours
 from alerts.muting.model import Silence, Window
-from rules.strict_yaml import ConfigError, Items, Mark, Node, Scalar, Table, find, read_text, read_tree
+from rules.config_errors import ConfigError, Mark
+from rules.strict_yaml import read_text, read_tree
 from rules.typed_yaml import convert
+from rules.yaml_tree import Items, Node, Scalar, Table, find
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]

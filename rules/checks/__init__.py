@@ -36,8 +36,8 @@ from rules.checks.context import Context
 from rules.checks.finding import LOAD, Finding, Level, of_loading
 from rules.checks.places import Places
 from rules.checks.vocabulary import Vocabulary
+from rules.config_errors import ConfigErrors
 from rules.loader import load_bundle
-from rules.strict_yaml import ConfigErrors
 
 __all__ = ["CHECKS", "CODES", "LOAD", "Finding", "Level", "Report", "Vocabulary", "check"]
 

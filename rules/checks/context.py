@@ -14,7 +14,7 @@ from rules.checks.finding import Finding, Level
 from rules.checks.intervals import Intervals
 from rules.checks.places import Places
 from rules.checks.vocabulary import Vocabulary
-from rules.strict_yaml import Mark
+from rules.config_errors import Mark
 from rules.syntax import Metric, Node, Window, walk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from rules.strict_yaml import ConfigError, Mark
+from rules.config_errors import ConfigError, Mark
 
 
 class Level(enum.StrEnum):

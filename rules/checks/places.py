@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rules.strict_yaml import ConfigError, Items, Mark, Node, Scalar, Table, read_text, read_tree
+from rules.config_errors import ConfigError, Mark
+from rules.strict_yaml import read_text, read_tree
+from rules.yaml_tree import Items, Node, Scalar, Table
 
 _ALLOW: Final = re.compile(r"^\s*#\s*allow\s+([a-z][a-z-]*)\s*(?::\s*(.*?))?\s*$")
 

@@ -14,7 +14,7 @@ from alerts.muting.files import expired
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
 from alerts.secrets import Secrets
-from rules.strict_yaml import ConfigError, ConfigErrors
+from rules.config_errors import ConfigError, ConfigErrors
 from service.commands.terminal import plural
 
 

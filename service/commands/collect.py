@@ -14,7 +14,7 @@ import click
 
 from alerts.redaction import Redactor, install
 from alerts.secrets import SecretError
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from service import config, garbage
 from service.commands.terminal import config_errors_are_shown, fail
 from service.config import Settings

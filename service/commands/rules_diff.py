@@ -11,9 +11,9 @@ import click
 
 from collector.recorded import chooser
 from collector.run import RecordedFor
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.loader import shipped_packs
-from rules.strict_yaml import ConfigErrors
 from service import bundles, diff_report, forking
 from service.baselines import load_baselines
 from service.commands import progress

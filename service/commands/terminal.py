@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from rules.config_errors import ConfigErrors
 from rules.model import AlertEvent, EventState, Severity
-from rules.strict_yaml import ConfigErrors
 
 _PIPE_WIDTH: Final = 140
 """Columns where nobody says how wide it is: tables in a log file should not be folded at 80."""

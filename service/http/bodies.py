@@ -7,8 +7,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from starlette.exceptions import HTTPException
 
-from rules.strict_yaml import ConfigError, Items, Mark, Node, Scalar, Table
+from rules.config_errors import ConfigError, Mark
 from rules.typed_yaml import convert
+from rules.yaml_tree import Items, Node, Scalar, Table
 
 T = TypeVar("T")
 

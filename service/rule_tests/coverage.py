@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rules.bundle import AlertRule, Bundle
+from rules.config_errors import Mark
 from rules.deciding import deciding_marks
-from rules.strict_yaml import Mark
 from service.rule_tests.comparing import Outcome
 from service.rule_tests.files import Case
 from tocsin import wire

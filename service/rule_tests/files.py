@@ -16,11 +16,13 @@ import msgspec
 
 from collector.signals import definitions
 from rules.bundle import Bundle
+from rules.config_errors import ConfigError, ConfigErrors, Mark
 from rules.language import seconds
 from rules.model import Severity, Verdict
 from rules.names import suggestion
-from rules.strict_yaml import ConfigError, ConfigErrors, Mark, Node, Scalar, Table, find, read_text, read_tree
+from rules.strict_yaml import read_text, read_tree
 from rules.typed_yaml import convert
+from rules.yaml_tree import Node, Scalar, Table, find
 from service.rule_tests.notation import NotationError, Series, parse_series
 from service.rule_tests.rows import Declared, DeclareSpec, GroupsSpec, Prompts, read_declared, read_prompts, read_steps
 from tocsin import wire

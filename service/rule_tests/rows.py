@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rules.strict_yaml import ConfigError, Node, find
+from rules.config_errors import ConfigError
+from rules.yaml_tree import Node, find
 from service.rule_tests.notation import Series
 from tocsin import wire
 

@@ -12,8 +12,8 @@ from alerts.config import parse_config
 from alerts.model import Action, Delivery, Outcome
 from alerts.receivers.apprise import AppriseReceiver, AppriseSettings, secret_parts
 from alerts.redaction import RedactingFilter
+from rules.config_errors import ConfigErrors
 from rules.model import Severity
-from rules.strict_yaml import ConfigErrors
 from tests.kit.receivers import Behaviour, Drip, FakeServer, Hang, Raw, Refuse, Reply, delivery, event, tools
 
 SECRET = "s3cr3t-path-0123456789"

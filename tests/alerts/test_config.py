@@ -13,8 +13,8 @@ from alerts.receivers import KINDS
 from alerts.receivers.console import Console
 from alerts.receivers.settings import Tools
 from alerts.timing import Escalation, StormLimit
+from rules.config_errors import ConfigErrors
 from rules.model import Severity
-from rules.strict_yaml import ConfigErrors
 from tests.kit.receivers import event, tools
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "alerts"

@@ -8,7 +8,7 @@ import pytest
 
 from alerts.config import AlertsConfig, parse_config
 from alerts.heartbeat import Heartbeat, HeartbeatEntry
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from tests.kit.receivers import Behaviour, FakeServer, Hang, Raw, Reply, tools
 
 SECRET = "ping-0123456789-secret"

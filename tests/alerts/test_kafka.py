@@ -12,7 +12,7 @@ from alerts.config import parse_config
 from alerts.model import Action, Outcome
 from alerts.receivers.kafka import KafkaReceiver, KafkaSettings
 from alerts.redaction import RedactingFilter
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from tests.kit import kafka
 from tests.kit.receivers import delivery, event, tools
 

@@ -14,8 +14,8 @@ from alerts.muting.files import expired, moment, parse_silences
 from alerts.muting.hours import Hours
 from alerts.muting.model import Mute, Silence, Window
 from alerts.muting.muting import Declared, Muting
+from rules.config_errors import ConfigError, ConfigErrors
 from rules.model import Severity
-from rules.strict_yaml import ConfigError, ConfigErrors
 from tests.kit.receivers import event, tools
 from tests.kit.vectors import alerting
 

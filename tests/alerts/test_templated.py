@@ -16,8 +16,8 @@ from alerts.templated import fields_of
 from alerts.templates import SAMPLE, Fields, Templates, compile_template
 from alerts.thread import line_of, message_of
 from alerts.wording import Wording
+from rules.config_errors import ConfigErrors
 from rules.model import AlertEvent
-from rules.strict_yaml import ConfigErrors
 from tests.alerts.test_messages import EVENTS
 from tests.kit.receivers import delivery, event, tools
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.loader import load_text
 from rules.model import Phase
 from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
 from rules.state import Finding, Moment, Timing, advance
-from rules.strict_yaml import ConfigErrors
 from rules.timing import AT_ONCE, NOT_AT_ALL, Domain, Span
 from tests.kit import vectors
 from tests.kit.conformance import number

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.bundle import Bundle
+from rules.config_errors import ConfigErrors, Mark
 from rules.layering import Layer, Leaf, LeafPath, conflicts, merge
 from rules.loader import check, load_bundle, load_text
 from rules.model import Severity
-from rules.strict_yaml import ConfigErrors, Mark, Scalar
 from rules.timing import NOT_AT_ALL, Domain, Span
+from rules.yaml_tree import Scalar
 
 BASE = """\
 group: g

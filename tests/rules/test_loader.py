@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.bundle import OnGap, OnNonFinite
+from rules.config_errors import ConfigErrors
 from rules.loader import check, load_bundle, load_text, shipped_packs
 from rules.model import Severity
-from rules.strict_yaml import ConfigErrors
 from rules.timing import Domain, Span
 
 GOOD = """\

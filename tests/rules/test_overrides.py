@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rules.bundle import OnNonFinite, Stage
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.loader import load_text
 from rules.model import Severity
 from rules.overrides import applying, asked, effective, staged, unmatched
 from rules.programs import Programs
 from rules.run_states import RunStates
-from rules.strict_yaml import ConfigErrors
 from tests.kit.view import FakeRun, drive, judge, timeline
 
 TEXT = """\

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rules.config_errors import ConfigError
 from rules.loader import shipped_packs
 from rules.rule_file import AlertSpec, FileSpec, OverrideSpec, RecordSpec, VariableSpec
 from rules.schema import schema, schema_text
-from rules.strict_yaml import ConfigError, read_tree
+from rules.strict_yaml import read_tree
 from rules.timing import parse_span, span_pattern
 from rules.typed_yaml import plain
 from tests.kit.json_schema import faults

@@ -7,12 +7,12 @@ import pytest
 from alerts.incidents import IncidentBook, Reach
 from alerts.model import Action
 from rules.bundle import Stage
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.layers import Firing, explanations
 from rules.loader import load_text
 from rules.model import SHADOW, AlertEvent, EventState
 from rules.run_states import RunStates
-from rules.strict_yaml import ConfigErrors
 from tests.kit.view import FakeRun, drive, judge, timeline
 
 

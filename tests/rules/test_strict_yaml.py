@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.strict_yaml import MAX_DEPTH, ConfigErrors, Items, Scalar, Table, find, parse
+from rules.config_errors import ConfigErrors
+from rules.strict_yaml import MAX_DEPTH, parse
+from rules.yaml_tree import Items, Scalar, Table, find
 
 
 def fault(text: str) -> str:

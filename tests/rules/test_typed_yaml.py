@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from rules.typed_yaml import load, load_path, load_tree
 
 

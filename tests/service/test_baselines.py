@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from collector.model import Baseline
 from collector.recorded import CleanBaseline, chooser
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from service.baselines import load_baselines, to_yaml
 from service.cli import tocsin
 from tests.kit.pipelines import Bench, begin, engine, step, steps, told

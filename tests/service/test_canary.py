@@ -14,7 +14,7 @@ from alerts.delivery import DeliveryWorker
 from alerts.incidents import NO_BRIEFS, IncidentBook, Plan
 from alerts.model import Delivery, Outcome
 from collector import health
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from service.canary import Canary
 from service.pending import Pending
 from service.store.store import Store

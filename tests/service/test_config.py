@@ -11,7 +11,7 @@ import pytest
 from alerts.redaction import Redactor
 from alerts.secrets import SecretError, Secrets
 from collector.sources.memory import MemoryPositions
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from service import config, inputs
 from service.config import Config, Spool
 from service.store.guard import StoreGuard

@@ -13,7 +13,7 @@ import pytest
 from alerts.muting.muting import Muting
 from alerts.redaction import Redactor
 from alerts.secrets import SecretError
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from service import config
 from service.asking import Busy
 from service.consume import Processed

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from alerts.redaction import Redactor
-from rules.strict_yaml import ConfigErrors
+from rules.config_errors import ConfigErrors
 from service import api_client, config
 from service.api_client import Api, Unreachable
 from service.config import CertificateFiles

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rules.checks import Finding, Level, Report
-from rules.strict_yaml import ConfigErrors, Mark
+from rules.config_errors import ConfigErrors, Mark
 from service import check_report, run_labels
 from service.cli import tocsin
 from service.vocabulary import vocabulary

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.loader import load_text
-from rules.strict_yaml import ConfigErrors
 from service.bundles import known_metrics
 from service.rule_tests import report
 from service.rule_tests.comparing import Outcome, run_case

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.loader import load_bundle, load_text
-from rules.strict_yaml import ConfigErrors
 from service.bundles import known_metrics
 from service.rule_tests import report
 from service.rule_tests.comparing import Outcome, run_case
