@@ -66,12 +66,14 @@ class Box(NamedTuple):
 
 
 def stretches(series: Series, step: float) -> list[tuple[float, float, float]]:
-    """Begin, end and value of each time in which the value stays the same and no sample is missing."""
+    """Begin, end and value of each time in which the value stays the same and no sample is missing. It ends where the next one
+    begins, if that follows at once."""
     found: list[tuple[float, float, float]] = []
     for at, value in series.points:
-        if found and found[-1][2] == value and at - found[-1][1] <= step * 1.5:
-            found[-1] = (found[-1][0], at, value)
-        else:
+        follows = bool(found) and at - found[-1][1] <= step * 1.5
+        if follows:
+            found[-1] = (found[-1][0], at, found[-1][2])
+        if not follows or found[-1][2] != value:
             found.append((at, at, value))
     return found
 
