@@ -10,7 +10,6 @@ Errors:
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 from array import array
@@ -22,6 +21,7 @@ import msgspec
 
 from collector.applied import UNCHANGED, Applied, Outcome
 from collector.book import Book, Fold
+from collector.declared import Declared, of_record
 from collector.model import Baseline, RunStatus
 from collector.names import Vocabularies
 from collector.order import Order, Place
@@ -42,13 +42,9 @@ MAX_SERIES: Final = 1_000
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
 DUMP_VERSION: Final = 4
-MAX_NESTING: Final = 32
 
 RecordedFor = Callable[[Mapping[str, str]], Mapping[str, Baseline]]
 """The recorded clean baseline, by series key, for a run with these labels; empty when none matches."""
-_Declared = tuple[Mapping[str, str], Mapping[str, Any], Mapping[str, str], str]
-"""Labels, configuration, links and `on_stop` of a run record."""
-_PHASE_KEYS: Final = frozenset({"group_size", "learning_rate", "lr", "phase", "curriculum"})
 _APPLIED: Final = {outcome: Applied(outcome) for outcome in Outcome}
 _PLACED: Final = {Place.NEW: Outcome.STEP, Place.RESUME: Outcome.RESUMED, Place.LATE: Outcome.LATE, Place.MERGE: Outcome.MERGED}
 # Members of enumerations that the hot path asks for: looking them up there took as long as folding ten values in.
@@ -225,15 +221,14 @@ class Run:
         if order.opened and order.is_old(record):
             return _APPLIED[Outcome.DROPPED_ATTEMPT]
         opens = record.attempt > order.declared or not self._configured
-        declared: _Declared = (record.labels, _plain(record.config), record.links, record.on_stop)
-        if not opens:
-            declared = self._added(*declared)
-        changed = declared != (self.labels, self.config, self.links, self.on_stop)
+        known = Declared(self.labels, self.config, self.links, self.on_stop)
+        declared = of_record(record) if opens else known.added(of_record(record))
+        changed = declared != known
         if not opens and not changed:
             order.declare(record.attempt, record.time, reconfigured=False)
             return _APPLIED[Outcome.DUPLICATE]
         order.declare(record.attempt, record.time, reconfigured=True)
-        keys = _phase_keys(self.config, declared[1]) if self._configured else ()
+        keys = known.phase_keys(declared) if self._configured else ()
         self.labels, self.config, self.links, self.on_stop = declared
         self._match_recorded()
         self._configured = True
@@ -245,12 +240,6 @@ class Run:
             for signal in self._signals:
                 signal.phase_changed(keys)
         return Applied(Outcome.OPENED if opens else Outcome.RECONFIGURED, phase_changed=keys)
-
-    def _added(self, labels: Mapping[str, str], config: Mapping[str, Any], links: Mapping[str, str], on_stop: str) -> _Declared:
-        """What is known of the attempt with what a further declaration of it says: a job and the followers of its log and its
-        dumps each know a part, and none of them knows that it has to repeat the others'."""
-        opted = self.on_stop if on_stop == "ignore" else on_stop
-        return {**self.labels, **labels}, {**self.config, **config}, {**self.links, **links}, opted
 
     def _end(self, record: wire.EndRecord) -> Applied:
         order = self._order
@@ -424,24 +413,3 @@ class Run:
         self.steps, self.times = array("q", steps), array("d", times)
         self._book.load(book)
         self.rollouts.load(rollouts)
-
-
-def _phase_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Configuration keys whose change is a new phase: group size, learning rate, data."""
-    differ = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    return tuple(sorted(key for key in differ if key in _PHASE_KEYS or "data" in key))
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """A configuration as a dump can carry it: JSON's types, integers of 64 bits, no more than `MAX_NESTING` levels."""
-    if value is None or isinstance(value, str | bool | float):
-        return value
-    if isinstance(value, int):
-        if -(2**63) <= value < 2**63:
-            return value
-        return (math.inf if value > 0 else -math.inf) if value.bit_length() > 1000 else float(value)
-    if depth < MAX_NESTING and isinstance(value, dict):
-        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
-    if depth < MAX_NESTING and isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
-    return type(value).__name__
