@@ -86,6 +86,7 @@ def stop(asked: Stop | None) -> dict[str, Any] | None:
         "void": asked.void,
         "over": asked.over,
         "unanswered": asked.unanswered,
+        "earlier": [msgspec.to_builtins(each) for each in asked.earlier],
     }
 
 

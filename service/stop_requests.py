@@ -45,10 +45,25 @@ STEPS: Final = 3
 HEARING_SECONDS: Final = 5.0
 """A client looks once a second; steps that come sooner after the request say nothing about whether it was heard."""
 MAX_REASON: Final = 300
+MAX_EARLIER: Final = 20
+"""Requests of a run that are remembered beside the newest."""
 _NEXT: Final = (
     "Stop the job by hand if the alert that asked is right.",
     "Find out why it does not answer: does it call stop_requested(), and does it read the same cluster or spool?",
 )
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that another one of the run has taken the place of."""
+
+    id: str
+    incident: str
+    rule: str
+    step: int
+    action: str
+    requested_at: float
+    over: str
+    """What became of it, in words."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,6 +90,8 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often it has begun to."""
     asked: tuple[str, ...] = ()
     """Ids of the requests of this incident: none of them is made twice."""
+    earlier: tuple[Earlier, ...] = ()
+    """The run's requests before it, oldest first, the last MAX_EARLIER."""
 
     def in_force(self, now: float) -> bool:
         """Whether the job is to obey it at `now`, seconds since the epoch."""
@@ -128,6 +145,7 @@ class Stops:
                 firing=stop is not None and stop.firing,
                 pages=0 if stop is None else stop.pages,
                 asked=(*asked, id_),
+                earlier=() if stop is None else (*stop.earlier, _earlier(stop))[-MAX_EARLIER:],
             )
             return made, (_row(made, event, told.episode, now),)
         return stop, ()
@@ -198,6 +216,20 @@ def news(before: Stop | None, after: Stop, now: float) -> str:
     if before is None or before.request.id != after.request.id:
         return f"the job is asked to {_ACTIONS[after.request.action]}, until {moment(after.request.expires_at, now)}"
     return after.over if before.acknowledged_at is None and after.acknowledged_at is not None else ""
+
+
+def _earlier(stop: Stop) -> Earlier:
+    """What is remembered of a request that is not in force any more."""
+    request = stop.request
+    return Earlier(
+        id=request.id,
+        incident=stop.incident,
+        rule=request.rule,
+        step=request.step,
+        action=request.action,
+        requested_at=request.requested_at,
+        over=stop.over or "it expired without an answer",
+    )
 
 
 def _told(plan: Plan, print_: str) -> tuple[Incident, Told] | None:

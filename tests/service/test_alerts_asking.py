@@ -95,8 +95,8 @@ def test_incidents_are_listed_shown_acknowledged_and_closed(collector: Collector
 
     said = collector.run("close", INCIDENT)
     assert (said.exit_code, said.stdout) == (0, f"incident {SHOWN} is closed; still firing, and told no more: High\n")
-    shown = collector.run("show", INCIDENT).stdout
-    assert "closed by olga, fires on" in shown and "closed by olga, fires on" in " ".join(collector.run("list").stdout.split())
+    closed = collector.run("show", INCIDENT).stdout
+    assert "closed by olga, fires on" in closed and "closed by olga, fires on" in " ".join(collector.run("list").stdout.split())
     collector.told("closed by olga")
 
 

@@ -148,6 +148,7 @@ def test_what_became_of_a_request_to_stop_is_with_its_run_and_its_incident(clien
         "void": False,
         "over": "",
         "unanswered": 2,
+        "earlier": [],
     }
     more = {"acknowledged_at": 60.0, "acknowledged_step": 9, "over": "the job acknowledged at step 9"}
     for stop, shown in ((waiting, expected), (done, expected | more)):

@@ -27,7 +27,7 @@ from service.http.pages.forms import own_path
 from service.http.pages.mutes import mutes
 from service.http.pages.run_reader import AT_LEAST_SECONDS, RunReader
 from service.roles import Caller, Role
-from service.stop_requests import STATE, Stop, encode
+from service.stop_requests import STATE, Earlier, Stop, encode
 from service.store import reading
 from service.store.database import Database
 from service.store.model import Advance, Commit, StateRow, StoreError
@@ -432,3 +432,20 @@ def test_the_pages_say_what_became_of_a_request_to_stop(client: TestClient, stor
     store.commit(Commit([], 6.0, states=[StateRow("r", STATE, "", encode(replace(waiting, incident="r#0")))]))
     assert "The job was asked to" not in client.get("/incidents/r%231").text, "made in another incident"
     assert "The job was asked to" not in client.get("/runs/done").text
+
+
+def test_the_pages_and_the_api_remember_the_requests_before_the_newest(client: TestClient, store: Store) -> None:
+    fill(store)
+    request = StopRequest(run="r", id="s3", rule="x", step=70, reason="", action="pause", requested_at=9.0, expires_at=3_600.0)
+    one = Earlier(id="s1", incident="r#0", rule="<b>", step=7, action="pause", requested_at=0.0, over="it expired <i>")
+    two = replace(one, id="s2", incident="r#1", step=8, action="checkpoint_and_stop", over="the job acknowledged at step 9")
+    stop = Stop(request=request, incident="r#1", fingerprint="f", attempt=1, earlier=(one, two))
+    store.commit(Commit([], 6.0, states=[StateRow("r", STATE, "", encode(stop))]))
+    page = client.get("/runs/r").text
+    first, second = page.index("asked to write a checkpoint and stop at step 8"), page.index("asked to pause at step 7 ")
+    assert page.index("at step 70") < first < second, "the newest first"
+    assert "(rule &lt;b&gt;)" in page and "it expired &lt;i&gt;" in page and 'href="/incidents/r%230"' in page
+    page = client.get("/incidents/r%231").text
+    assert "the job acknowledged at step 9" in page and "at step 7 " not in page, "that was made in another incident"
+    (run,) = [each for each in client.get("/api/v1/runs").json()["runs"] if each["run"] == "r"]
+    assert [each["id"] for each in run["stop"]["earlier"]] == ["s1", "s2"]

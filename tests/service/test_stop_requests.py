@@ -214,6 +214,12 @@ def test_what_fires_on_when_a_request_expires_asks_nothing_and_what_begins_does(
     bench.read()
     assert (kept(bench).request.rule, kept(bench).request.step) == ("bad", 5), "a new episode of the first one"
     assert len({waiting.id for waiting in store_rows(bench)}) == 3
+    earlier = kept(bench.restart()).earlier
+    assert [(each.rule, each.step, each.over) for each in earlier] == [
+        ("bad", 1, "it expired without an answer"),
+        ("worse", 3, "it expired without an answer"),
+    ]
+    assert earlier[0].id == first and {each.incident for each in earlier} <= {"r#1", "r#2"}
 
 
 def store_rows(bench: Bench) -> list[Delivery]:
@@ -348,11 +354,26 @@ def test_a_further_attempt_voids_the_request_and_is_asked_when_the_alert_begins_
     bench.push(*restart, fine(3, attempt=attempt, time=601.0))
     bench.read()
     assert kept(bench).void and not kept(bench).in_force(1.0)
+    over = kept(bench).over
     bench.push(bad(4, attempt=attempt, time=602.0))
     bench.read()
     stop = kept(bench)
     assert stop.request.id != first and stop.in_force(1.0) and stop.request.attempt == attempt
     assert stop.request.step == 4
+    (before,) = stop.earlier
+    assert (before.id, before.over) == (first, over) and over in ("the run was started again", "run finished")
+
+
+def test_of_many_requests_the_last_are_remembered(bench: Bench) -> None:
+    bench.push(opened())
+    for number in range(1, 2 * (stop_requests.MAX_EARLIER + 3), 2):
+        bench.now = number * GOOD_FOR
+        bench.push(bad(number), fine(number + 1))
+        bench.read()
+    earlier = kept(bench).earlier
+    assert len(earlier) == stop_requests.MAX_EARLIER
+    steps = [*(each.step for each in earlier), kept(bench).request.step]
+    assert steps == list(range(steps[0], steps[0] + 2 * len(steps), 2)) and steps[0] > 1, "oldest first, none left out"
 
 
 def test_what_fires_through_a_restart_of_the_job_does_not_ask_it_again(bench: Bench) -> None:

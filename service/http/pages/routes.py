@@ -105,7 +105,8 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
             store.alerts(run=name, limit=MAX_EVENTS),
             sources.clock(),
         )
-        return site.page(request, "run.html.j2", asked=newest(store, [name]).get(name), **found)
+        asked = newest(store, [name]).get(name)
+        return site.page(request, "run.html.j2", asked=asked, earlier=[] if asked is None else asked.earlier, **found)
 
     def incident(request: Request) -> Response:
         store, now = sources.store, sources.clock()
@@ -121,12 +122,20 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
             now,
         )
         asked = newest(store, [found.run]).get(found.run)
+        earlier = [] if asked is None else [each for each in asked.earlier if each.incident == found.id]
         if asked is not None and asked.incident != found.id:
             asked = None
         has_run = reading.run(store.database, found.run) is not None  # those of the collector itself have no row
         events = [each.told.event for each in summary.members if each.told.event is not None and each.told.firing]
         muted = [] if sources.mute_desk is None else mutes(holding(sources.mute_desk.declared(), events, now), now)
-        values |= {"may_act": may_act(request), "has_run": has_run, "spans": SPANS, "asked": asked, "muted": muted}
+        values |= {
+            "may_act": may_act(request),
+            "has_run": has_run,
+            "spans": SPANS,
+            "asked": asked,
+            "earlier": earlier,
+            "muted": muted,
+        }
         return site.page(request, "incident.html.j2", **values)
 
     return [
