@@ -18,6 +18,7 @@ from collector.health import Health
 from service import delivery_figures
 from service.retired import Retired
 from service.store.deliveries import Deliveries
+from service.store.model import StoreError
 from service.store.remembered import Remembered
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Notifier:
         # Never two pools at once: the second would take what the first is sending for a leftover of a crash. Rows that
         # come in between wait in the store; each worker of the new pool looks there as it starts.
         self.stop()
+        self._revive(config)
         delivery_figures.expect(self._health, config.settings)
         pool.start()
         with self._lock:
@@ -94,6 +96,16 @@ class Notifier:
         except Exception as error:
             # Rows for a receiver that just left the configuration; they are found again with the next reload or start.
             log.warning("deliveries that wait could not be looked for: %s", error)
+
+    def _revive(self, config: AlertsConfig) -> None:
+        """Who refused a message for good may have had a wrong key that is right now."""
+        try:
+            again = self._queue.revive(config.every, self._clock())
+        except StoreError as error:
+            log.warning("messages that were refused are not tried again: %s", error)
+        else:
+            if again:
+                log.info("%d messages of what still fires were refused, they are tried once more", again)
 
     def wake(self, receivers: Iterable[str]) -> None:
         """These receivers have new rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -172,6 +172,34 @@ class Deliveries:
         open_rows = select(_ROWS.c.receiver).where(_ROWS.c.status.in_((_PENDING, _SENDING))).distinct()
         with self._database.read() as connection:
             return set(connection.execute(open_rows).scalars())
+
+    def revive(self, receivers: Collection[str], now: float) -> int:
+        """Let these receivers be told once more, from `now` on, of what fires and what they refused for good; of how many
+        messages. A message of which an attempt may have arrived is none of them."""
+        told = _ROWS.alias("told")
+        elsewhere = exists().where(
+            told.c.receiver == _ROWS.c.receiver,
+            told.c.incident == _ROWS.c.incident,
+            told.c.fingerprint == _ROWS.c.fingerprint,
+            told.c.episode == _ROWS.c.episode,
+            told.c.action == Action.TRIGGER.value,
+            told.c.status == DeliveryStatus.SENT.value,
+        )
+        refused = select(_ROWS.c.id).where(
+            _ROWS.c.receiver.in_(list(receivers)),
+            _ROWS.c.action == Action.TRIGGER.value,
+            _ROWS.c.status == DeliveryStatus.FAILED.value,
+            _ROWS.c.ambiguous.is_(False),
+            _NOT_ENDED,
+            ~elsewhere,
+            _ROWS.c.incident.in_(select(schema.incidents.c.id).where(schema.incidents.c.closed_at.is_(None))),
+        )
+        with self._database.write() as connection:
+            ids = list(connection.execute(refused).scalars())
+            for id_ in ids:
+                again = update(_ROWS).where(_ROWS.c.id == id_).values(status=_PENDING, not_before=now)
+                connection.execute(again)
+        return len(ids)
 
     def backlog(self) -> dict[str, Backlog]:
         """What is not final, by receiver."""

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from alerts.matching import MatchEntry
-from alerts.model import Delivery, DeliveryStatus
+from alerts.model import Action, Delivery, DeliveryStatus
 from alerts.muting.hours import Hours
 from alerts.muting.model import Silence, Window
 from collector.model import RunStatus
@@ -235,6 +235,47 @@ def test_the_backlog_is_what_is_not_final(store: Store) -> None:
     assert store.deliveries.backlog() == {"chat": Backlog(1, 70.0)}
 
 
+REVIVED: dict[str, dict[str, object]] = {
+    "refused": {},
+    "expired, the receiver was away": {"error": "expired"},
+}
+NOT_REVIVED: dict[str, dict[str, object]] = {
+    "sent": {"status": DeliveryStatus.SENT},
+    "skipped": {"status": DeliveryStatus.SKIPPED},
+    "may have arrived": {"ambiguous": True},
+    "an end": {"action": Action.RESOLVE},
+    "of an incident that is over": {"incident": "r#2"},
+    "of a receiver that is not there": {"receiver": "left"},
+}
+
+
+@pytest.mark.parametrize("what", [*REVIVED, *NOT_REVIVED])
+def test_what_was_refused_is_tried_once_more(store: Store, what: str) -> None:
+    changes = {"status": DeliveryStatus.FAILED, "attempts": 3, "receiver": "chat"} | (REVIVED | NOT_REVIVED)[what]
+    row = delivery("a")
+    for name in ("receiver", "action", "incident"):
+        setattr(row, name, changes.get(name, getattr(row, name)))
+    over = incident(number=2, closed_at=80.0)
+    store.commit(Commit([Advance("p/0", None, 1)], 5.0, incidents=[incident(), over], deliveries=[row]))
+    for name, value in changes.items():
+        setattr(row, name, value)
+    store.deliveries.finish(row)
+    assert store.deliveries.revive(["chat", "other"], 50.0) == (what in REVIVED)
+    found = store.deliveries.due(str(changes["receiver"]), 50.0, 10)
+    assert [(each.attempts, each.error) for each in found] == ([(3, row.error)] if what in REVIVED else [])
+    assert not store.deliveries.due("chat", 49.0, 10) and store.deliveries.revive(["chat"], 60.0) == 0
+
+
+@pytest.mark.parametrize("by", ["end", "second chance"])
+def test_what_was_refused_and_is_over_or_told_by_another_message_is_not(store: Store, by: str) -> None:
+    refused, other = delivery("a"), delivery("b", action=Action.RESOLVE if by == "end" else Action.TRIGGER)
+    store.commit(Commit([Advance("p/0", None, 1)], 5.0, incidents=[incident()], deliveries=[refused, other]))
+    for row, status in ((refused, DeliveryStatus.FAILED), (other, DeliveryStatus.SENT)):
+        row.status = status
+        store.deliveries.finish(row)
+    assert store.deliveries.revive(["chat"], 50.0) == 0
+
+
 def test_it_says_how_large_it_is(store: Store) -> None:
     assert store.size() > 4096
 
@@ -328,6 +369,7 @@ def test_what_the_driver_raises_is_a_store_error(store: Store) -> None:
         lambda: store.deliveries.interrupted("chat"),
         lambda: store.deliveries.waiting(),
         lambda: store.deliveries.backlog(),
+        lambda: store.deliveries.revive(["chat"], 1.0),
     ]
     with store.database.write() as connection:
         schema.metadata.drop_all(connection)

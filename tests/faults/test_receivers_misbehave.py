@@ -136,6 +136,31 @@ def test_a_key_that_is_revoked_is_said_elsewhere_and_the_other_hears_all(theatre
     assert [root.title.partition(" ")[0] for root in play.slack.channel.roots] == ["RESOLVED"]
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["reloads", "restarts"])
+def test_a_key_that_was_wrong_and_is_right_again_is_told_what_still_fires(theatre: Callable[..., Theatre], dies: bool) -> None:
+    """A person who mends the key reloads; what was refused, and is not over, leaves then. What is over does not."""
+    play = theatre()
+    again = play.stage.restart if dies else play.stage.reload
+    play.pagerduty.revoked = True
+    play.stage.push(*steps("r", [1.0, 20.0, 20.0]), *steps("over", [1.0, 20.0, 20.0, 1.0]))
+    play.stage.settle()
+    again()
+    play.stage.settle()
+    tries = {row.incident: row.attempts for row in play.stage.rows() if row.receiver == "oncall" and row.attempts}
+    assert tries == {"r#1": 2, "over#1": 1}, "once with each reload, and not in between"
+    play.pagerduty.revoked = False
+    play.stage.pass_(600.0, every=60.0)
+    assert not play.pagerduty.events
+    again()
+    play.stage.settle()
+    assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1}
+    again()
+    play.stage.push(*steps("r", [1.0], first=4))
+    play.stage.settle()
+    assert play.pagerduty.actions("tocsin:r#1") == ["trigger", "resolve"]
+    assert len(play.slack.channel.roots) == 2, "who had taken it is not told again"
+
+
 def test_a_token_that_is_rotated_while_it_is_refused(theatre: Callable[..., Theatre]) -> None:
     """Slack says `token_revoked` with status 200: refused for good, told elsewhere; the next incident has the new token."""
     play = theatre()
