@@ -54,6 +54,19 @@ def test_the_client_wheel_holds_tocsin_alone(tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"tocsin"}
 
 
+def test_no_page_installs_us_by_name() -> None:
+    """Whoever looks our names up in a registry gets what a stranger put there."""
+    pages = [path for path in tracked() if path.suffix == ".md" or path.parent.name == "deploy"]
+    commands = [
+        line for path in pages for line in re.findall(r"^ *(?:\S*/)?pip install .*$", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert len(commands) >= 3
+    by_name = re.compile(r"(?<![\w./*-])tocsin(-server)?(?=$|[ \[=<>'\"])")
+    assert by_name.search("pip install -U tocsin") and by_name.search("pip install 'tocsin-server[x]'")
+    assert not by_name.search("pip install dist/tocsin-*.whl")
+    assert [line for line in commands if by_name.search(line.partition("#")[0])] == []
+
+
 @pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "client/pyproject.toml", "Makefile", ".ci/run"])
 def test_no_download_address_in_what_describes_dependencies(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
