@@ -108,7 +108,9 @@ class Canary:
     def _look(self, now: float) -> list[list[AlertEvent]]:
         kept, entry = self._kept, self._entry
         within = seconds(entry.within) if entry is not None else 0.0
-        status = self._store.deliveries.status(kept.receiver, self._print(), kept.episode)
+        # By its incident: who counts episodes anew, with a state that was lost, must not take an earlier row for its own.
+        own = self._book.open_incident(self.run)
+        status = None if own is None else self._store.deliveries.status(kept.receiver, own.id, self._print(), kept.episode)
         late = now - kept.sent_at >= within
         if status is DeliveryStatus.SENT:
             kept.flying, kept.arrived_at = False, now

@@ -121,21 +121,11 @@ class Deliveries:
             newest = connection.execute(sent.order_by(_ROWS.c.sequence.desc()).limit(1)).first()
         return None if first is None or newest is None else Root(_delivery(first), newest.remote)
 
-    def status(self, receiver: str, fingerprint: str, episode: int) -> DeliveryStatus | None:
+    def status(self, receiver: str, incident: str, fingerprint: str, episode: int) -> DeliveryStatus | None:
         """What became of the newest trigger of that episode; None when there is none."""
-        found = (
-            select(_ROWS.c.status)
-            .where(
-                _ROWS.c.receiver == receiver,
-                _ROWS.c.fingerprint == fingerprint,
-                _ROWS.c.episode == episode,
-                _ROWS.c.action == Action.TRIGGER.value,
-            )
-            .order_by(_ROWS.c.sequence.desc())
-            .limit(1)
-        )
+        found = _of(receiver, incident, fingerprint, episode, Action.TRIGGER).with_only_columns(_ROWS.c.status)
         with self._database.read() as connection:
-            status = connection.scalar(found)
+            status = connection.scalar(found.order_by(_ROWS.c.sequence.desc()).limit(1))
         return None if status is None else DeliveryStatus(status)
 
     def held(self, receiver: str) -> Sequence[Delivery]:

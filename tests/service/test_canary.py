@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from alerts.canary import CanaryEntry
 from alerts.config import parse_config
@@ -17,6 +18,7 @@ from collector import health
 from rules.config_errors import ConfigErrors
 from service.canary import Canary
 from service.pending import Pending
+from service.store import schema
 from service.store.store import Store
 from tests.kit.collecting import spooled, until
 from tests.kit.pipelines import steps
@@ -163,6 +165,23 @@ def test_a_restart_goes_on_with_the_one_that_flies_and_then_sends_its_own(world:
     world.start()
     world.pass_time(60.0)
     assert len([line for line in world.told if "Lost" in line]) == 1, "a restart does not page again"
+
+
+@pytest.mark.parametrize("planned", [True, False], ids=["with a row of its own", "without"])
+def test_one_that_lost_its_state_takes_no_earlier_row_for_its_own(world: World, planned: bool) -> None:
+    """It counts its episodes anew: what arrived as the first one, in an incident that is over, says nothing of this one."""
+    world.tick()
+    world.tick()
+    assert world.told == [SENT, LANDED]
+    with world.store.database.write() as connection:
+        connection.execute(delete(schema.rule_state).where(schema.rule_state.c.run == "tocsin.canary"))
+    world.start()
+    world.receivers["chat"].answer = LATER
+    if not planned:
+        world.book.apply = lambda events, now, briefs=NO_BRIEFS: Plan()  # type: ignore[method-assign]  # as in the next test
+    world.pass_time(120.0)
+    assert world.canary.age(world.now) is None, "it has not arrived"
+    assert world.told == [SENT, LANDED]
 
 
 def test_a_silenced_one_says_nothing(world: World) -> None:

@@ -136,7 +136,7 @@ def test_the_lane_reads_the_store(tmp_path: Path) -> None:
         until(lambda: not store.deliveries.waiting(), "both rows are final")
         assert pool.stop(PATIENCE)
         assert spool.read_control(tmp_path / "waiting", "r") == REQUEST
-        assert store.deliveries.status(RECEIVER, "r/gradnormtenfold", 1) is DeliveryStatus.SKIPPED
+        assert store.deliveries.status(RECEIVER, "r#1", "r/gradnormtenfold", 1) is DeliveryStatus.SKIPPED
 
 
 def test_the_lane_of_a_cluster_connects_with_the_first_request(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_request_survives_death_and_its_answer_ends_it(kills: list[int], waits
         assert "StopUnacknowledged" not in [row.event.alert for row in store.alerts()]
         assert not [row for row in store.deliveries.due(RECEIVER, 1e9, 10)]
         # Killed before it noted that it was sent, it finds the answer when it looks again.
-        assert store.deliveries.status(RECEIVER, stop.fingerprint, 1) in (
+        assert store.deliveries.status(RECEIVER, stop.incident, stop.fingerprint, 1) in (
             DeliveryStatus.SENT,
             DeliveryStatus.SKIPPED,
         )
