@@ -20,7 +20,7 @@ from collector.rollouts import Sampled, StepRollouts
 from collector.signals.first_movers import FirstMovers, Mover
 from collector.signals.triage import Triage
 from rules.model import Severity
-from service.evidence.bundle import Bundle, Rule, State
+from service.evidence.bundle import Bundle, Rule, State, pack
 from service.http.access import Access
 from service.http.pages.incident_page import incident_page
 from service.http.pages.site import Site
@@ -69,6 +69,17 @@ def test_it_says_how_bad_what_is_wrong_and_what_to_do(bench: Bench) -> None:
     steps = re.findall(r"<li>([^<]*)</li>", page[page.index('id="next"') : page.index("</section>", page.index('id="next"'))])
     assert steps[-2:] == ["look at the gradient", "then at the mask"] and len(set(steps)) == len(steps)
     assert f'href="/runs/{PATH[11:-4]}"' in page
+
+
+def test_evidence_of_a_louder_alert_says_where_the_incident_had_begun(bench: Bench) -> None:
+    page = reader(bench.store, Watched()).get(PATH).text
+    assert "The last records up to the opening of the incident" in page and "which joined" not in page
+    row = bench.store.evidence.of(f"{RUN}#1")
+    assert row is not None
+    later = replace(row, earlier=(7,))
+    bench.store.commit(Commit([], 1e9, evidence=[EvidenceRow(row.incident, row.run, False, pack(later))]))
+    page = reader(bench.store, Watched()).get(PATH).text
+    assert "Of High, which joined at step 42 and is louder than what the incident began with at step 7." in page
 
 
 def test_it_shows_the_evidence(bench: Bench) -> None:
