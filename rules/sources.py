@@ -76,12 +76,25 @@ class Sources:
 
     def _has_no_base(self, file: _File, tree: Table, groups: list[str]) -> bool:
         """Whether a file means to change a group that no earlier layer has."""
-        if file.layer == 0 or not file.group or {"layer", "question"} & tree.entries.keys():
+        if not file.group or {"layer", "question"} & tree.entries.keys():
+            return False
+        if file.layer == 0 and not _changes_rules(tree):
             return False
         others = [name for name in groups if name != file.group]
-        hint = suggestion(file.group, others) or " (a new group begins with layer: and question:)"
+        hint = suggestion(file.group, others) or (
+            " (its rules are changed here by id: what has them comes first; were the shipped packs left out?)"
+            if file.layer == 0
+            else " (a new group begins with layer: and question:)"
+        )
         self._errors.append(find(tree, "group").mark.error(f"no earlier layer has the group {file.group!r}{hint}"))
         return True
+
+
+def _changes_rules(table: Table) -> bool:
+    """Whether a file names rules by `id` alone, and brings none."""
+    rules = table.entries.get("rules")
+    entries = [node.entries for node in rules if isinstance(node, Table)] if isinstance(rules, Items) else []
+    return bool(entries) and not any({"alert", "record"} & entry.keys() for entry in entries)
 
 
 def _marked(table: Table) -> bool:

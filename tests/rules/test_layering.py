@@ -188,6 +188,15 @@ def test_a_group_that_no_earlier_layer_has(tmp_path: Path) -> None:
     assert found.startswith("layer1/g.yaml:1:8: no earlier layer has the group 'nunbers' (did you mean 'numbers'?)")
 
 
+def test_a_change_of_rules_that_stands_first_says_what_has_to_come_before_it(tmp_path: Path) -> None:
+    """As with `--no-shipped`: one fault that names the cause, instead of one for each thing that only the base has."""
+    change = "group: g\noverrides:\n  - {match: {a: b}, vars: {limit: 2}}\nrules:\n  - {id: gap, for: 3 records}\n"
+    (found,) = faults(tmp_path, change)
+    assert found.startswith("layer0/g.yaml:1:8: no earlier layer has the group 'g' (its rules are changed here by id")
+    (tmp_path / "new").mkdir()
+    assert any("key 'layer' is missing" in line for line in faults(tmp_path / "new", change + "  - {alert: New, id: new}\n"))
+
+
 def test_an_id_belongs_to_one_group(tmp_path: Path) -> None:
     other = BASE.replace("group: g", "group: h").replace("record: level", "record: level2").replace("level >", "level2 >")
     found = faults(tmp_path, BASE, other)
