@@ -146,12 +146,16 @@ def finite(value: float | None) -> float | str | None:
 
 def link(template: str, delivery: Delivery) -> str:
     """A link template with its placeholders filled in, percent-encoded: `https://host/d/run?var-run={run}&from={from_ms}`."""
-    event = delivery.event
+    return link_about(template, delivery.event, delivery.incident, delivery.created_at)
+
+
+def link_about(template: str, event: AlertEvent, incident: str, near: float) -> str:
+    """The same for an alert in an incident; `near` is when it was told or began, in seconds since the epoch."""
     # A trainer's clock may say anything; then the moment at which the row was made is near enough.
-    when = next((time for time in (event.event_time, delivery.created_at) if 0.0 <= time < _LATEST), 0.0)
+    when = next((time for time in (event.event_time, near) if 0.0 <= time < _LATEST), 0.0)
     values: dict[str, object] = {
         "run": event.run,
-        "incident": delivery.incident,
+        "incident": incident,
         "alert": event.alert,
         "rule": event.id,
         "runbook": event.runbook,

@@ -183,7 +183,8 @@ class Running:
 
     def start(self) -> None:
         """Begin to serve, to deliver and to read, in this order."""
-        self.http.start(build(self.store, self, self._access, self._desk, self._incident_desk, self._runs_shown()))
+        said = (self._desk, self._incident_desk)
+        self.http.start(build(self.store, self, self._access, *said, self._runs_shown(), lambda: self._reloading.alerts.links))
         self._notifier.start(self._reloading.alerts)
         self._thread.start()
         options = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}

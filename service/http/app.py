@@ -21,7 +21,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from starlette.applications import Starlette
@@ -79,6 +79,7 @@ def build(
     desk: MuteDesk | None = None,
     incident_desk: IncidentDesk | None = None,
     runs_shown: RunReader | None = None,
+    links: Callable[[], Mapping[str, str]] = dict,
 ) -> Starlette:
     """The application. Handlers are plain functions, so Starlette runs them on its worker threads."""
 
@@ -140,7 +141,7 @@ def build(
         *evidence_routes(store, access),
         *incident_routes(store, incident_desk, access),
         Route("/api/v1/reload", reload, methods=["POST"]),
-        *page_routes(Sources(store, watched, runs_shown, incident_desk, desk, clock), access),
+        *page_routes(Sources(store, watched, runs_shown, incident_desk, desk, clock, links), access),
         *(muting_routes(desk, access) if desk is not None else ()),
     ]
     return Starlette(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -172,6 +173,33 @@ def test_a_silence_is_for_this_run_alone_whatever_signs_are_in_its_name(rule: st
     assert holds(event("abl-*[1]?", "High", id="ru[le]*"))
     assert not holds(event("abl-x1y", "High", id="ru[le]*")), "the signs of patterns are signs of the name"
     assert holds(event("abl-*[1]?", "Other", id="rule")) == (rule == "")
+
+
+# ---- links
+
+
+def test_the_page_has_the_links_of_the_messages(tmp_path: Path) -> None:
+    links = """links:
+  incident: "https://tocsin.example/incidents/{incident}"
+  runbook: "https://runbooks.example/{runbook}"
+  panel: "https://grafana.example/d/run?var-run={run}&step={step}&alert={alert}"
+"""
+    collector = Collector(tmp_path, alerts=ALERTS + links)
+    own = {"panel": "https://evil.example/", "wandb": "https://wandb.example/x"}
+    first = json.dumps({"v": 1, "kind": "run", "run": RUN, "time": 0.0, "links": own}).encode()
+    collector.sends(first, *sound(1, 40), *sick(41, 42))
+    collector.told("High at step 42")
+    with session(collector, "VERA") as vera:
+        page = vera.get(INCIDENT_PATH).text
+        panel = "https://grafana.example/d/run?var-run=team%2Fabl%20%231&amp;step=42&amp;alert=High"
+        assert f'<a href="{panel}"' in page and '<a href="https://wandb.example/x"' in page
+        assert "evil.example" not in page, "a run does not take the place of what operators have named"
+        assert "tocsin.example" not in page, "that is this page"
+        assert "runbooks.example" not in page, "the rule names none"
+        (tmp_path / "alerts.yaml").write_text(ALERTS + links.replace("grafana.example", "moved.example"))
+        assert collector.running.reload() == []
+        assert "https://moved.example/d/run" in vera.get(INCIDENT_PATH).text
+    assert collector.running.stop()
 
 
 # ---- lifting

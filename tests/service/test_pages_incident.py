@@ -26,6 +26,7 @@ from service.http.pages.incident_page import incident_page
 from service.http.pages.site import Site
 from service.http.pages.states import three_states
 from service.http.pages.summary import summarised
+from service.stop_requests import Earlier
 from service.store.model import AlertRow, Commit, EvidenceRow
 from service.store.reading import Heard, Some
 from service.store.store import Store
@@ -80,6 +81,17 @@ def test_evidence_of_a_louder_alert_says_where_the_incident_had_begun(bench: Ben
     bench.store.commit(Commit([], 1e9, evidence=[EvidenceRow(row.incident, row.run, False, pack(later))]))
     page = reader(bench.store, Watched()).get(PATH).text
     assert "Of High, which joined at step 42 and is louder than what the incident began with at step 7." in page
+
+
+def test_a_runbook_is_a_link_where_alerts_yaml_says_so_and_else_a_name() -> None:
+    told = Told(alert="High", id="high", severity=Severity.PAGE, layer=2, event=event("r", "High", runbook="a b"))
+    found = summarised(replace(incident(), alerts={"f": told}), 9.0)
+    for templates, links, texts in (
+        ({}, [], [("runbook", "a b")]),
+        ({"the runbook": "https://h/{runbook}"}, [("the runbook", "https://h/a%20b")], []),
+    ):
+        values = incident_page(found, None, [], Some([], 0), 9.0, templates)
+        assert (values["links"], values["texts"]) == (links, texts)
 
 
 def test_it_shows_the_evidence(bench: Bench) -> None:
@@ -282,7 +294,11 @@ def _elements(text: str) -> Counter[tuple[str, tuple[str, ...]]]:
     some = Some([Heard(1.0, f"r{text}", Action.TRIGGER, f"a{text}", DeliveryStatus.FAILED, 2, 0.0, f"e{text}", f"n{text}")], 1)
     values = incident_page(summarised(of, 100.0), kept, rows, some, 100.0)
     request = Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []})
-    page = SITE.page(request, "incident.html.j2", may_act=False, has_run=True, asked=None, spans={}, **values)
+    before = Earlier(
+        id="s", incident=of.id, rule=f"r{text}", step=1, action=f"a{text}", requested_at=0.0, over=f"o{text}"
+    )  # fmt: skip
+    values |= {"may_act": False, "has_run": True, "asked": None, "earlier": [before], "muted": [], "spans": {}}
+    page = SITE.page(request, "incident.html.j2", **values)
     return Tags(bytes(page.body).decode()).found
 
 

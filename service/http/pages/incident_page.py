@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from alerts import brief as briefs
 from alerts.brief import Brief
+from alerts.messages import link_about
+from alerts.model import Incident
 from alerts.model import Member as Joined
 from rules.model import AlertEvent
 from service.evidence.bundle import Bundle, Line, Rule
@@ -68,13 +70,18 @@ class Told(NamedTuple):
 
 
 def incident_page(
-    summary: Summary, bundle: Bundle | None, events: Sequence[AlertRow], heard: Some, now: float
+    summary: Summary,
+    bundle: Bundle | None,
+    events: Sequence[AlertRow],
+    heard: Some,
+    now: float,
+    templates: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What the template is given."""
+    """What the template is given. `templates` are the links of alerts.yaml."""
     event = summary.lead.told.event
     links = dict(event.links if event else {}) | (dict(bundle.links) if bundle else {})
-    if event is not None and event.runbook:
-        links = {"runbook": event.runbook, **links}
+    if event is not None:
+        links = links | _configured(templates or {}, event, summary.incident)
     addresses, texts = sorted_links(links)
     states = None if bundle is None else three_states(bundle)
     return {
@@ -98,6 +105,19 @@ def incident_page(
         "members": _members(summary),
         "can_silence": _can_silence(summary),
     }
+
+
+def _configured(templates: Mapping[str, str], event: AlertEvent, incident: Incident) -> dict[str, str]:
+    """The links that messages about this alert have, but for the one to this page; what a run calls by one of their names is
+    left out. A runbook that no address is known of is told by its name."""
+    found = {
+        label: link_about(template, event, incident.id, incident.opened_at)
+        for label, template in templates.items()
+        if label != "incident" and (event.runbook or "{runbook}" not in template)
+    }
+    if event.runbook and not any("runbook" in label for label in found):
+        found["runbook"] = event.runbook
+    return found
 
 
 def _told(summary: Summary, bundle: Bundle | None, now: float) -> Told:

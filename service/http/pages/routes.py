@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -66,6 +66,8 @@ class Sources:
     mute_desk: MuteDesk | None = None
     """Without the desks nothing can be said."""
     clock: Callable[[], float] = time.time
+    links: Callable[[], Mapping[str, str]] = dict
+    """The link templates of alerts.yaml that are in force."""
 
     @property
     def can_act(self) -> bool:
@@ -120,6 +122,7 @@ def page_routes(sources: Sources, access: Access) -> Sequence[Route]:
             reading.events_between(store.database, found.run, found.opened_at, found.closed_at),
             reading.heard(store.database, found.id),
             now,
+            sources.links(),
         )
         asked = newest(store, [found.run]).get(found.run)
         earlier = [] if asked is None else [each for each in asked.earlier if each.incident == found.id]
