@@ -137,6 +137,17 @@ class FakePagerDuty:
                 actions.append(event["event_action"])
         return told
 
+    def openings(self) -> dict[str, list[str]]:
+        """By dedup key the severity with which each of its pages was opened: the first word, and the first after an end."""
+        found: dict[str, list[str]] = {}
+        before: dict[str, str] = {}
+        for event in list(self.events):
+            key, action = event["dedup_key"], event["event_action"]
+            if action == "trigger" and before.get(key) != "trigger":
+                found.setdefault(key, []).append(event["payload"]["severity"])
+            before[key] = action
+        return found
+
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
