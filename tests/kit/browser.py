@@ -172,13 +172,20 @@ class Page:
 
     def open(self, address: str) -> None:
         """Go there and wait until it is loaded."""
-        answer = self.call("Page.navigate", url=address)
+        answer = services.until(
+            lambda: self._navigated(address), f"{address} is not aborted", seconds=self.patience, pause=0.05
+        )
         if "errorText" in answer:
             raise BrowserError(f"{address}: {answer['errorText']}")
         # By its number: another page that was on its way may be loaded meanwhile.
         while not any(each["name"] == "load" and each["loaderId"] == answer["loaderId"] for each in self._life()):
             self._browser.listen("the page that was asked for")
         self.taken("Page.loadEventFired")
+
+    def _navigated(self, address: str) -> Any:
+        """The answer; None where a tab still on its way to its first, empty page has cut it short: to be asked again."""
+        answer = self.call("Page.navigate", url=address)
+        return None if answer.get("errorText") == "net::ERR_ABORTED" else answer
 
     def _life(self) -> list[dict[str, Any]]:
         return self.taken("Page.lifecycleEvent")
