@@ -153,5 +153,6 @@ def _log_to_stderr(level: str, redactor: Redactor) -> None:
     if logging.getLogger().level > logging.DEBUG:
         for handler in logging.getLogger().handlers:
             handler.addFilter(AfterClose())
-            handler.addFilter(Sparing({"kafka"}))
+            # A broker that is away, and on a machine that is too busy each tick that is left out: said, but not each time.
+            handler.addFilter(Sparing({"apscheduler", "kafka"}))
     install(redactor)
