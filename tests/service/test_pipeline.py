@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from sqlalchemy import event as sqlalchemy_event
@@ -11,11 +10,10 @@ from sqlalchemy import event as sqlalchemy_event
 from collector import health
 from collector.exporter import Exporter
 from collector.model import Batch, RawRecord, RunStatus, SourceFault
-from collector.run import Run
 from rules.model import EventState
 from service.own_alerts import QUIET_SECONDS
 from service.store.model import Advance, Commit, PositionLost, StateRow
-from tests.kit.pipelines import RULES, Bench, begin, end, engine, step, steps, told
+from tests.kit.pipelines import RULES, Bench, a_record_raises, begin, end, engine, step, steps, told
 
 
 @pytest.fixture
@@ -161,15 +159,7 @@ def test_in_a_replay_the_clock_is_the_event_time() -> None:
 
 
 def test_a_record_that_raises_costs_itself_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Run.apply
-
-    def fails(run: Run, record: Any, **clocks: float) -> Any:
-        found = whole(run, record, **clocks)
-        if getattr(record, "step", 0) == 4:
-            raise RuntimeError("a bug, after the run was changed")
-        return found
-
-    monkeypatch.setattr(Run, "apply", fails)
+    a_record_raises(monkeypatch, 4, RuntimeError("a bug, after the run was changed"))
     values = [1.0, 1.0, 20.0, 99.0, 20.0, 1.0]
     bench.push(*steps("r", values), *steps("other", [1.0, 20.0, 20.0]))
     events = bench.read()
@@ -214,16 +204,12 @@ rules:
 def test_a_record_that_raises_after_a_commit_brings_the_stored_run_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.push(*steps("r", [1.0, 20.0]))
     bench.read()
-    monkeypatch.setattr(type(bench.engine), "evaluate", _raises)
+    a_record_raises(monkeypatch, 1, ZeroDivisionError("a bug"))
     bench.push(step(number=3, grad_norm=20.0))
     bench.read()
     monkeypatch.undo()
     bench.push(step(number=4, grad_norm=20.0))
     assert told(bench.read()) == [("r", "High", "firing", 4)]
-
-
-def _raises(*_: Any) -> Any:
-    raise ZeroDivisionError("a bug")
 
 
 def test_runs_beyond_the_limit_are_counted_and_told() -> None:

@@ -13,7 +13,7 @@ from alerts.timing import StormLimit, Timing
 from collector.model import Batch
 from rules.model import AlertEvent
 from service import present
-from tests.kit.pipelines import Bench, step, steps
+from tests.kit.pipelines import Bench, a_record_raises, step, steps
 
 STORMY = Timing(storm=StormLimit(2, 60.0))
 SICK = [1.0, 20.0, 20.0]
@@ -132,17 +132,12 @@ def test_what_raises_after_the_book_knew_of_it_leaves_no_storm_that_was_never_to
 def test_what_an_earlier_record_of_the_batch_led_to_survives_one_that_raises(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.push(*sick("a", "b", "c"), step("c", 4, grad_norm=20.0), *heals("x"))
-    whole = type(bench.engine).evaluate
-
-    def fails(engine: Any, run: Any, *rest: Any, **more: Any) -> Any:
-        if run.run == "c" and run.step == 4:
-            raise RuntimeError("a bug")
-        return whole(engine, run, *rest, **more)
-
-    monkeypatch.setattr(type(bench.engine), "evaluate", fails)
+    before = sick("a", "b", "c")
+    bench.push(*before, step("c", 4, grad_norm=20.0), *heals("x"))
+    a_record_raises(monkeypatch, len(before) + 1, RuntimeError("a bug"))
     bench.read()
     monkeypatch.undo()
+    assert [letter.detail for letter in bench.letters.letters] == ["RuntimeError: a bug"]
     assert [each for each in said(bench) if each[1] != "tocsin"] == [
         ("trigger", "a"),
         ("trigger", "b"),

@@ -20,7 +20,7 @@ from rules.model import AlertEvent
 from service import stop_requests
 from service.stop_requests import RECEIVER, Stop
 from service.store.model import Commit, StateRow
-from tests.kit.pipelines import Bench, end, engine, told
+from tests.kit.pipelines import Bench, a_record_raises, end, engine, told
 from tocsin import control
 
 RULES = """
@@ -396,15 +396,7 @@ def test_a_stored_request_that_cannot_be_read_costs_itself_only(bench: Bench) ->
 def test_a_record_that_raises_leaves_the_request_as_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     first = asked(bench)
     bench.now = 10.0
-    judge = type(bench.engine).evaluate
-
-    def raises(self: Any, run: Any, *rest: Any) -> Any:
-        if run.step == 4:
-            raise RuntimeError("planted")
-        return judge(self, run, *rest)
-
-    # Of the class: an object of a compiled one takes no other method.
-    monkeypatch.setattr(type(bench.engine), "evaluate", raises)
+    a_record_raises(monkeypatch, 3, RuntimeError("planted"))
     bench.push(bad(2), bad(3), bad(4, ack=first), bad(5))
     bench.read()
     assert [letter.reason for letter in bench.letters.letters] == ["internal"]
