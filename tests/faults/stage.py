@@ -93,8 +93,9 @@ class Stage:
     def down(self) -> None:
         """The process is gone, however it was. What it leaves is its folder."""
         running = self.running
-        for worker in self.pool.workers:
-            worker.receiver.close()
+        if running._notifier._pool is not None:  # there is none while a reload puts one in the place of another
+            for worker in self.pool.workers:
+                worker.receiver.close()
         running.http.stop()
         running.store.close()
         running._dead_letters.close()
