@@ -84,13 +84,13 @@ class Notifier:
         # Never two pools at once: the second would take what the first is sending for a leftover of a crash. Rows that
         # come in between wait in the store; each worker of the new pool looks there as it starts.
         self.stop()
-        self._revive(config)
         delivery_figures.expect(self._health, config.settings)
         pool.start()
         with self._lock:
             self._pool = pool
         self._in_force = tuple(config.settings)
         try:
+            self._revive(config)
             self._retired.remember(config)
             pool.notify(self._queue.waiting())
         except Exception as error:
