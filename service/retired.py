@@ -1,5 +1,5 @@
-"""Receivers that have left alerts.yaml, or have another name or another place there, and are still owed something: the end of
-what they were told, or what waits for them.
+"""Receivers that have left alerts.yaml, or have another name or another place there, and are still owed something: what waits
+for them, or how an incident of which they were told goes on.
 
 Their settings are remembered from the last configuration that named them, in the store, so that a collector which starts
 with another file knows them too. Settings hold references to secrets, never secrets. When nothing is owed any more they are
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -64,8 +63,9 @@ class Retired:
             self._remembered.put(_NAME, json.dumps(known, sort_keys=True))
 
     def _owed(self) -> Callable[[str], bool]:
-        waiting = self._queue.waiting()
-        return cache(lambda name: name in waiting or bool(self._queue.held(name)))
+        # Also when all that it was told is over: what nobody is told of (info, something muted) keeps an incident open, and an
+        # alert that begins anew in it belongs into the thread that is there, which is found by the receiver's name.
+        return (self._queue.waiting() | self._queue.told_of_open()).__contains__
 
     def _secret(self, reference: str) -> str | None:
         try:

@@ -48,6 +48,8 @@ _NOT_ENDED = ~exists().where(
     )
 )
 
+_OF_OPEN = _ROWS.c.incident.in_(select(schema.incidents.c.id).where(schema.incidents.c.closed_at.is_(None)))
+
 
 class Backlog(NamedTuple):
     """Deliveries of one receiver that are not final."""
@@ -135,10 +137,16 @@ class Deliveries:
             _ROWS.c.action == Action.TRIGGER.value,
             _ROWS.c.status == DeliveryStatus.SENT.value,
             _NOT_ENDED,
-            _ROWS.c.incident.in_(select(schema.incidents.c.id).where(schema.incidents.c.closed_at.is_(None))),
+            _OF_OPEN,
         )
         with self._database.read() as connection:
             return [_delivery(row) for row in connection.execute(rows.order_by(_ROWS.c.sequence))]
+
+    def told_of_open(self) -> set[str]:
+        """Receivers to which anything about an open incident was sent, also when all that they were told is over by now."""
+        told = select(_ROWS.c.receiver).where(_ROWS.c.status == DeliveryStatus.SENT.value, _OF_OPEN).distinct()
+        with self._database.read() as connection:
+            return set(connection.execute(told).scalars())
 
     def ended(self, receiver: str, since: float) -> Sequence[Delivery]:
         """Sent resolves that were planned since then, in order of commit."""
@@ -182,7 +190,7 @@ class Deliveries:
             _ROWS.c.ambiguous.is_(False),
             _NOT_ENDED,
             ~elsewhere,
-            _ROWS.c.incident.in_(select(schema.incidents.c.id).where(schema.incidents.c.closed_at.is_(None))),
+            _OF_OPEN,
         )
         with self._database.write() as connection:
             ids = list(connection.execute(refused).scalars())

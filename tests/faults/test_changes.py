@@ -13,7 +13,7 @@ from rules.model import Severity
 from service.consume import Processed
 from service.reloading import Followers
 from tests.faults.theatre import ALERTS, Theatre
-from tests.kit.pipelines import steps
+from tests.kit.pipelines import RULES, steps
 from tests.kit.receivers import Refuse
 from tests.kit.slack import Said
 
@@ -222,6 +222,29 @@ def test_receivers_that_are_renamed_while_it_fires(theatre: Callable[..., Theatr
     play.stage.settle()
     assert {row.receiver for row in play.stage.rows() if row.incident == "r#2"} == {"nights", "room"}
     assert dict(play.pagerduty.opened) == {"tocsin:r#1": 1, "tocsin:s#1": 1, "tocsin:r#2": 1} and not play.pagerduty.open
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])
+def test_receivers_that_are_renamed_while_nothing_fires_that_they_were_told(
+    theatre: Callable[..., Theatre], dies: bool
+) -> None:
+    """What nobody is told of keeps the incident open: what begins anew in it goes on in its thread."""
+    quiet = "  - {alert: Seen, id: seen, expr: grad_norm > 2, severity: info, summary: Seen}\n"
+    play = theatre(rules=RULES + quiet)
+    begin(play)
+    play.stage.push(*steps("r", [3.0, 3.0], first=4))
+    play.stage.settle()
+    assert not play.pagerduty.open and play.stage.running.store.open_incidents()
+    changed(play, play.alerts(RENAMED), dies=dies)
+    play.stage.push(*steps("r", [20.0, 20.0], first=6))
+    play.stage.settle()
+    (root,) = play.slack.channel.roots
+    assert root.title.startswith("PAGE")
+    play.stage.push(*steps("r", ENDS, first=8))
+    play.stage.settle()
+    assert len(play.slack.channel.roots) == 1 and root.title.startswith("RESOLVED")
+    assert not play.pagerduty.open and not play.stage.running.store.open_incidents()
+    all_sent(play)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "restarts"])

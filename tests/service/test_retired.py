@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from alerts.config import parse_config
-from alerts.model import DeliveryStatus
+from alerts.model import Action, DeliveryStatus
 from alerts.receivers.settings import Tools
 from alerts.redaction import Redactor
 from alerts.secrets import Secrets
@@ -68,6 +68,21 @@ def test_who_is_owed_something_is_known(store: Store, status: DeliveryStatus, ow
     found = retired(store).beside(after)
     assert found == ({"chat": before.settings["chat"]} if owed else {})
     assert retired(store).beside(before) == {}, "it has not left"
+
+
+def test_who_was_told_of_an_incident_is_known_until_that_is_closed(store: Store) -> None:
+    """Also when it was told the end of all that it was told: the incident may go on with what nobody is told of."""
+    before, after = parse_config(BOTH, "x", None), parse_config(LEFT, "x", None)
+    retired(store).remember(before)
+    owe(store, DeliveryStatus.SENT)
+    told, over = incident(), delivery("b", action=Action.RESOLVE)
+    over.receiver, over.incident, over.status = "chat", told.id, DeliveryStatus.SENT
+    store.commit(Commit([Advance("p/0", 1, 2)], 6.0, deliveries=[over]))
+    assert not store.deliveries.held("chat") and not store.deliveries.waiting()
+    assert set(retired(store).beside(after)) == {"chat"}
+    told.closed_at = 7.0
+    store.commit(Commit([Advance("p/0", 2, 3)], 7.0, incidents=[told]))
+    assert retired(store).beside(after) == {}
 
 
 def test_nobody_is_known_before_there_was_a_configuration(store: Store) -> None:
