@@ -38,11 +38,11 @@ The rules of the planner
     stays told and hears the end, a receiver that has left the configuration too: if it cannot be made any more, its row fails
     for all to see. Names here are those under which receivers were told, whatever the file calls them by now (`renaming`).
 14. A storm (`Timing.storm`): when so many incidents were told within so long, a further one that is not told yet joins the open
-    storm, or opens one: an incident of a run of the collector's own, whose one alert stands for all that joined. Whoever is to
-    be told of a member is told of the storm, once; threads hear at a bounded rate how many there are. The storm is muted,
-    escalated and reminded of as the loudest that joined. An alert that is told through a storm is ended through it: the storm
-    is over when all of it is and no more are coming. A further alert of a member is told by itself once the rush is over. What
-    the collector says of itself joins no storm.
+    storm, or opens one: an incident of a run of the collector's own, whose alert stands for all that joined; a second one when
+    the first that pages joins after others. Whoever is to be told of a member is told of the storm, once; threads hear at a
+    bounded rate how many there are. The storm is muted, escalated and reminded of as the loudest that joined. An alert that is
+    told through a storm is ended through it: the storm is over when all of it is and no more are coming. A further alert of a
+    member is told by itself once the rush is over. What the collector says of itself joins no storm.
 15. A thread is reminded of its open page after each of the times that its route says; of several that have passed unsaid, once.
     While the incident is acknowledged or the alert that holds the page is muted, nothing is said; what became due is said then.
 

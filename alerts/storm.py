@@ -21,6 +21,8 @@ from rules.model import AlertEvent, EventState, Severity, Verdict
 
 STORM: Final = "tocsin-storm"
 """Rule id of a storm's alert; under it the gate's state is kept."""
+_PAGING: Final = "tocsin-storm-pages"
+"""And of the one that follows it when something that pages joins what nobody was paged for."""
 _ALERT: Final = "TocsinStorm"
 _NEXT: Final = ("Look for what these runs share: a verifier, a cluster, a deployment, a data set.",)
 _LOUDNESS: Final = {severity: rank for rank, severity in enumerate(Severity)}
@@ -107,21 +109,36 @@ def counts(storm: Storm) -> tuple[int, int]:
     return storm.joined, storm.over
 
 
+def is_of_storm(event: AlertEvent) -> bool:
+    """Whether an event is about a storm's own alert."""
+    return event.id in (STORM, _PAGING)
+
+
 def _heard(incident: Incident, severity: Severity, like: AlertEvent | None, limit: StormLimit | None, now: float) -> str:
-    """The storm's own alert as it is now: as loud as the loudest that ever joined, and routed as that."""
-    told = next(iter(incident.alerts.values()), None)
-    louder = told is None or _LOUDNESS[severity] > _LOUDNESS[told.severity]
-    severity = severity if told is None or louder else told.severity
-    event = _event(incident, severity, limit, now)
-    print_ = fingerprint(event)
-    if told is None:
-        told = Told(alert=_ALERT, id=STORM, severity=severity, layer=0, episode=incident.number)
-    routed_as = like if louder and like is not None else told.routed_as
-    incident.alerts[print_] = replace(told, severity=severity, event=event, routed_as=routed_as)
+    """The storm's own alert as it is now: as loud as the loudest that ever joined, and routed as that.
+
+    When what joins pages for the first time, that is a further alert: whoever has the quiet one in an open page (it was
+    escalated) is woken by it, as by any page that begins under a warning.
+    """
+    for print_, told in incident.alerts.items():
+        event = _event(incident, told.id, told.severity, limit, now)
+        incident.alerts[print_] = replace(told, event=event)
+    print_ = max(incident.alerts, key=lambda each: _LOUDNESS[incident.alerts[each].severity], default="")
+    known = incident.alerts.get(print_)
+    louder = known is None or _LOUDNESS[severity] > _LOUDNESS[known.severity]
+    if known is not None and not louder:
+        return print_
+    if known is None or (severity.pages and not known.severity.pages):
+        event = _event(incident, STORM if known is None else _PAGING, severity, limit, now)
+        known = Told(alert=_ALERT, id=event.id, severity=severity, layer=0, episode=incident.number)
+        print_ = fingerprint(event)
+    else:
+        event = _event(incident, known.id, severity, limit, now)
+    incident.alerts[print_] = replace(known, severity=severity, event=event, routed_as=like or known.routed_as)
     return print_
 
 
-def _event(incident: Incident, severity: Severity, limit: StormLimit | None, now: float) -> AlertEvent:
+def _event(incident: Incident, id_: str, severity: Severity, limit: StormLimit | None, now: float) -> AlertEvent:
     storm = incident.storm
     assert storm is not None, "only of kind storm"
     alerts = Counter(name for member in storm.members.values() for name in member.alerts.values())
@@ -131,7 +148,7 @@ def _event(incident: Incident, severity: Severity, limit: StormLimit | None, now
     return AlertEvent(
         run=incident.run,
         alert=_ALERT,
-        id=STORM,
+        id=id_,
         severity=severity,
         layer=0,
         state=EventState.FIRING,

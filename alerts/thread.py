@@ -11,7 +11,7 @@ from alerts.facts import name
 from alerts.identity import fingerprint
 from alerts.messages import Message, compose, loudest
 from alerts.model import Action, Delivery, LineState
-from alerts.storm import STORM
+from alerts.storm import is_of_storm
 from alerts.wording import Wording
 from rules.model import Severity
 
@@ -28,7 +28,7 @@ def message_of(row: Delivery, wording: Wording) -> Message:
     if begun is None:
         return compose(row, wording)
     now: dict[str, Any] = {"board": row.board, "note": row.note, "created_at": row.created_at}
-    if begun.event.id == STORM:  # its event counts what has joined: that of the beginning says "1"
+    if is_of_storm(begun.event):  # its event counts what has joined: that of the beginning says "1"
         now["event"] = row.event
     first = msgspec.structs.replace(begun, action=Action.TRIGGER, ambiguous=False, **now)
     if row.action is Action.RESOLVE:

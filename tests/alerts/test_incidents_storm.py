@@ -105,11 +105,36 @@ def test_who_is_routed_to_later_is_told_of_the_storm_then() -> None:
     assert [row.receiver for row in world.begin(101.0, "d", **quiet).deliveries] == ["chat", "thread"]
     louder = world.begin(102.0, "e")
     assert [(row.receiver, row.event.run, row.event.severity) for row in louder.deliveries] == [
-        ("pager", "tocsin.storm", Severity.PAGE)
+        (name, "tocsin.storm", Severity.PAGE) for name in ("chat", "pager", "thread")
+    ], "who was told of warnings hears that it pages now"
+    assert said(world.begin(103.0, "f")) == said(world.begin(104.0, "g", severity=Severity.STOP)) == []
+    assert said(world.begin(105.0, "h", **quiet)) == []
+    world.end(106.0, "d", "e", "f", "g", "h")
+    ended = world.tick(200.0)
+    assert [row.receiver for row in ended.deliveries] == ["chat", "chat", "pager", "thread"]
+    assert {row.event.value for row in ended.deliveries} == {5.0}, "both know how many there were"
+
+
+def test_a_page_that_joins_a_storm_of_warnings_wakes_whom_it_was_escalated_to() -> None:
+    """Whoever has the warnings in hand sleeps on: a further word in an open page wakes nobody."""
+    world = World(Timing(storm=LIMIT, escalate=lambda about: [Escalation(900.0, ("pager",))] if about.run == "d" else []))
+    world.begin(100.0, "a", "b", "c", "d", severity=Severity.WARNING)
+    assert said(world.tick(1_000.0)) == [
+        ("pager", "trigger", "tocsin.storm", "escalated: nobody acknowledged within 15 min"),
+        ("thread", "update", "tocsin.storm", "1 incident so far, 0 over"),
     ]
-    assert said(world.begin(103.0, "f")) == []
-    world.end(104.0, "d", "e", "f")
-    assert [name for name, *_ in said(world.tick(200.0))] == ["chat", "thread", "pager"]
+    world.commit(world.book.acknowledge(FIRST, "ada", 9_000.0, 1_001.0))
+    world.begin(1_100.0, "e", "f", "g", severity=Severity.WARNING)
+    world.book = world.reborn()
+    joined = world.begin(1_101.0, "h")
+    pager = [(row.action, row.dedup_key) for row in joined.deliveries if row.receiver == "pager"]
+    assert pager == [(Action.RESOLVE, incident_key(FIRST)), (Action.TRIGGER, incident_key(FIRST))]
+    again = world.begin(1_102.0, "i", severity=Severity.STOP)
+    assert [row for row in again.deliveries if row.receiver == "pager"] == [], "it is awake"
+    world.end(1_103.0, "a", "b", "c", "d", "e", "f", "g", "h", "i")
+    ended = world.tick(2_000.0)
+    assert [row.action for row in ended.deliveries if row.receiver == "pager"] == [Action.RESOLVE]
+    assert len({row.id for row in world.rows}) == len(world.rows)
 
 
 def test_the_rush_has_to_be_over_before_the_storm_is() -> None:
