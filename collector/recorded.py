@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from collector.model import Baseline
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 
 _WILD: Final = "*?["
 _NOTHING: Final[Mapping[str, Baseline]] = {}

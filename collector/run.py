@@ -1,50 +1,29 @@
-"""The state of one run: `apply` folds one record in, and nothing else changes it but what the rules give back.
+"""The fold of one run: `apply` folds one record in, and nothing else changes a run but what the rules give back.
 
 `Run` is its own `collector.model.RunView`, so that a record is evaluated without a copy. The fold is deterministic: a run that
-is dumped, loaded and given the rest of its records ends as one that was never disturbed, bit for bit.
-
-Errors:
-
-    IncompatibleDump     a dump of another version or byte order; fold the raw records instead
+is dumped, loaded and given the rest of its records ends as one that was never disturbed, bit for bit. What a run is made of,
+and its dump, are in `run_state`.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from collector.applied import UNCHANGED, Applied, Outcome
-from collector.book import Book, Fold
+from collector.book import Fold
 from collector.declared import Declared, of_record
-from collector.model import Baseline, RunStatus
-from collector.names import Vocabularies
-from collector.order import Order, Place
-from collector.rollouts import Rollouts
-from collector.series import SLACK, Series
-from collector.signals import SIGNALS, definitions
-from collector.signals.baseline import Baselines
-from collector.signals.life_cycle import LifeCycle
-from collector.signals.protocol import Derived, Row, Signal
+from collector.model import RunStatus
+from collector.order import Place
+from collector.run_state import RecordedFor, RunState
+from collector.series import SLACK
+from collector.signals.protocol import Derived, Row
 from collector.snapshot import RunExposed
 from tocsin import wire
 
-DEPTH: Final = 256
-"""Samples per series that a window may look back on."""
-MIN_DEPTH: Final = 64
-"""What the signals need to look back on."""
-MAX_SERIES: Final = 1_000
 GROUP_STEPS: Final = 32
 """Steps whose groups are known to be counted, so that a repeated row counts no prompt twice; more than the reorder window."""
-DUMP_VERSION: Final = 4
-
-RecordedFor = Callable[[Mapping[str, str]], Mapping[str, Baseline]]
-"""The recorded clean baseline, by series key, for a run with these labels; empty when none matches."""
 _APPLIED: Final = {outcome: Applied(outcome) for outcome in Outcome}
 _PLACED: Final = {Place.NEW: Outcome.STEP, Place.RESUME: Outcome.RESUMED, Place.LATE: Outcome.LATE, Place.MERGE: Outcome.MERGED}
 # Members of enumerations that the hot path asks for: looking them up there took as long as folding ten values in.
@@ -57,73 +36,11 @@ _DROPPED: Final = {
 }
 
 
-class IncompatibleDump(ValueError):
-    """The dump was made by another version of this program or on a machine of another byte order."""
-
-
-class Run:
+class Run(RunState):
     """One run. Satisfies `RunView`; not safe for several threads, but for `exposed`, which any thread may read.
 
     Raises ValueError for a depth below `MIN_DEPTH`.
     """
-
-    def __init__(
-        self,
-        run_id: str,
-        *,
-        depth: int = DEPTH,
-        max_series: int = MAX_SERIES,
-        vocabularies: Vocabularies | None = None,
-        recorded: Mapping[str, float] | None = None,
-        recorded_for: RecordedFor | None = None,
-    ) -> None:
-        if depth < MIN_DEPTH:
-            raise ValueError(f"depth is {depth}, the signals need at least {MIN_DEPTH}")
-        self.run = run_id
-        self.depth = depth
-        self.max_series = max_series
-        self.labels: Mapping[str, str] = {}
-        self.config: Mapping[str, Any] = {}
-        self.links: Mapping[str, str] = {}
-        self.on_stop = "ignore"
-        self.status = RunStatus.RUNNING
-        self.end_reason = ""
-        self.step = -1
-        self.record = 0
-        self.event_time = 0.0
-        self.started_at = 0.0
-        self.last_arrival = 0.0
-        self.received_at = 0.0
-        self.arrived: frozenset[str] = frozenset()
-        self.steps: array[int] = array("q")
-        self.times: array[float] = array("d")
-        self.recorded: Mapping[str, float] = {} if recorded is None else recorded
-        """Centres of the recorded baseline; configuration, so not part of a dump. With `recorded_for` it follows the labels."""
-        self._recorded_for = recorded_for
-        self._book = Book(max_series)
-        # Attributes and no properties: the signals and the rules ask for them dozens of times per record.
-        self.series: Mapping[str, Series] = self._book.series
-        """By series key."""
-        self.members: Mapping[str, list[str]] = self._book.members
-        """Series keys of a labelled metric by its name."""
-        self._vocabularies = Vocabularies(frozenset(definitions())) if vocabularies is None else vocabularies
-        self._order = Order()
-        self._configured = False
-        self._life = LifeCycle()
-        self._signals: tuple[Signal, ...] = tuple(self._life if kind is LifeCycle else kind() for kind in SIGNALS)
-        self._baselines = Baselines()
-        self.baselines: Mapping[str, Baseline] = self._baselines.in_force
-        """Baselines by series key: the recorded one that matches the labels, else the run's own once it is frozen."""
-        self.rollouts: Final = Rollouts()
-        """Sampled rollouts of the last records that brought some."""
-        self._group_steps: list[int] = []
-        self._vocabulary = ""
-        self._exposed_keys: tuple[str, ...] = ()
-        self._newest: list[array[float]] = []
-        self._exposed: RunExposed | None = None
-        self._lock = threading.Lock()
-        """Held while a record is folded in and while a snapshot is made, so that a scrape sees whole records only."""
-        self._match_recorded()
 
     # ---- what others may ask beyond RunView
 
@@ -209,12 +126,6 @@ class Run:
         with self._lock:
             self._recorded_for = recorded_for
             self._match_recorded()
-
-    def _match_recorded(self) -> None:
-        if self._recorded_for is not None:
-            found = self._recorded_for(self.labels)
-            self.recorded = {key: baseline.centre for key, baseline in found.items()}
-            self._baselines.prefer(found)
 
     def _declare(self, record: wire.RunRecord) -> Applied:
         order = self._order
@@ -357,59 +268,3 @@ class Run:
             keys=self._exposed_keys,
             values=tuple([values[-1] for values in self._newest]),
         )
-
-    # ---- checkpoints
-
-    def dump(self) -> bytes:
-        """The whole state, without loss. `recorded` and the limits are configuration and not in it."""
-        declared = [self.labels, self.config, self.links, self.on_stop, self._configured, str(self.status), self.end_reason]
-        clocks = [self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at]
-        windows = [self.steps.tobytes(), self.times.tobytes(), self._book.dump(), self._group_steps, self.rollouts.dump()]
-        signals = [signal.dump() for signal in self._signals]
-        body = [self.run, self._vocabulary, declared, clocks, windows, self._order.dump(), signals, self._baselines.dump()]
-        return msgspec.msgpack.encode([DUMP_VERSION, sys.byteorder, body])
-
-    @classmethod
-    def load(
-        cls,
-        data: bytes,
-        *,
-        depth: int = DEPTH,
-        max_series: int = MAX_SERIES,
-        vocabularies: Vocabularies | None = None,
-        recorded: Mapping[str, float] | None = None,
-        recorded_for: RecordedFor | None = None,
-    ) -> Run:
-        """The run that `dump` was called on. Raises IncompatibleDump."""
-        try:
-            version, byteorder, body = msgspec.msgpack.decode(data)
-        except (msgspec.DecodeError, ValueError, TypeError) as error:
-            raise IncompatibleDump(f"not a dump of a run: {error}") from None
-        if (version, byteorder) != (DUMP_VERSION, sys.byteorder):
-            raise IncompatibleDump(f"dump version {version} ({byteorder}), this program reads {DUMP_VERSION} ({sys.byteorder})")
-        run_id, vocabulary, declared, clocks, windows, order, signals, baselines = body
-        run = cls(
-            run_id,
-            depth=depth,
-            max_series=max_series,
-            vocabularies=vocabularies,
-            recorded=recorded,
-            recorded_for=recorded_for,
-        )
-        run._restore(vocabulary, declared, clocks, windows)
-        run._order.load(order)
-        for signal, state in zip(run._signals, signals, strict=True):
-            signal.load(state)
-        run._baselines.load(baselines)
-        run._match_recorded()
-        return run
-
-    def _restore(self, vocabulary: str, declared: Any, clocks: Any, windows: Any) -> None:
-        self._vocabulary = vocabulary
-        self.labels, self.config, self.links, self.on_stop, self._configured, status, self.end_reason = declared
-        self.status = RunStatus(status)
-        self.step, self.record, self.event_time, self.started_at, self.last_arrival, self.received_at = clocks
-        steps, times, book, self._group_steps, rollouts = windows
-        self.steps, self.times = array("q", steps), array("d", times)
-        self._book.load(book)
-        self.rollouts.load(rollouts)

@@ -10,7 +10,8 @@ from typing import Final
 
 from collector.model import RunStatus
 from collector.names import Vocabularies
-from collector.run import DEPTH, MAX_SERIES, RecordedFor, Run
+from collector.run import Run
+from collector.run_state import DEPTH, MAX_SERIES, RecordedFor
 from collector.signals import definitions
 from collector.snapshot import RunExposed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from alerts.incidents import Plan
 from collector import health
 from collector.model import Batch, RawRecord
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 from rules.engine import Engine
 from service.consume import Processed
 from service.evaluating import Evaluating

@@ -29,7 +29,7 @@ from alerts.redaction import Redactor
 from collector import health
 from collector.health import Health
 from collector.recorded import CleanBaseline, chooser
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from service import bundles

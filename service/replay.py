@@ -16,7 +16,7 @@ from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
 from collector.model import Batch
 from collector.ports import SourceUnavailable
-from collector.run import DEPTH, RecordedFor
+from collector.run_state import DEPTH, RecordedFor
 from collector.runs import Runs
 from collector.sources.file import FileSource
 from rules.engine import Engine

@@ -34,7 +34,7 @@ from collector.exporter import CONTENT_TYPE, Exporter
 from collector.form import form
 from collector.health import Health
 from collector.recorded import chooser
-from collector.run import DEPTH
+from collector.run_state import DEPTH
 from collector.runs import Runs
 from service import control, inputs
 from service.baselines import load_baselines

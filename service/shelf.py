@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from alerts.incidents import IncidentBook
 from collector.model import RuleSample, RunStatus
-from collector.run import DEPTH
+from collector.run_state import DEPTH
 from collector.runs import Runs
 from rules.run_states import RunStates
 from service.live import ClockKind, Live, UnusableCheckpoint, restored

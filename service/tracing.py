@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from collector.model import RawRecord
-from collector.run import DEPTH, RecordedFor
+from collector.run_state import DEPTH, RecordedFor
 from collector.runs import Runs
 from rules.bundle import AlertRule, Bundle, RecordRule
 from rules.compile import Compiler

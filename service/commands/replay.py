@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collector.recorded import chooser
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 from rules.engine import Engine
 from rules.model import AlertEvent
 from service import bundles, present, replay_report

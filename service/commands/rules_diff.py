@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from collector.recorded import chooser
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 from rules.config_errors import ConfigErrors
 from rules.engine import Engine
 from rules.loader import shipped_packs

@@ -12,7 +12,7 @@ import click
 from collector.model import RawRecord
 from collector.ports import SourceUnavailable
 from collector.recorded import chooser
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 from collector.sources.file import FileSource
 from rules.engine import Engine
 from rules.model import Phase

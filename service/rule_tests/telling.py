@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from collector.model import RawRecord
-from collector.run import DEPTH
+from collector.run_state import DEPTH
 from collector.told_run import ToldRun
 from rules.engine import Engine
 from rules.model import AlertEvent, Phase, Verdict

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.run import RecordedFor
+from collector.run_state import RecordedFor
 from rules.engine import Engine
 from service.labels import Label
 from service.recordings import Recording

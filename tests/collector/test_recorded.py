@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from collector.model import Baseline
 from collector.recorded import CleanBaseline, chooser, may_tie
-from collector.run import RecordedFor, Run
+from collector.run import Run
+from collector.run_state import RecordedFor
 from tocsin import wire
 
 

@@ -13,7 +13,8 @@ import pytest
 from collector.applied import Outcome
 from collector.model import Provenance, RunStatus, RunView
 from collector.names import Vocabularies
-from collector.run import DEPTH, IncompatibleDump, Run
+from collector.run import Run
+from collector.run_state import DEPTH, IncompatibleDump
 from collector.series import SLACK
 from collector.signals.prompts import MAX_SLOTS, digest_of
 from collector.signals.zero_variance import ZeroVariance

@@ -16,7 +16,7 @@ from alerts.timing import AT_ONCE, Timing
 from collector.dead_letters import MemoryDeadLetters
 from collector.health import Health
 from collector.model import Batch
-from collector.run import DEPTH, RecordedFor
+from collector.run_state import DEPTH, RecordedFor
 from collector.runs import Runs
 from collector.sources.memory import MemoryLog, MemorySource
 from rules.engine import Engine

@@ -161,7 +161,7 @@ def test_a_checkpoint_that_cannot_be_read_costs_memory_only(monkeypatch: pytest.
     with Store() as store:
         bench = _bench(store, 10, 10)
         bench.read()
-        monkeypatch.setattr("collector.run.DUMP_VERSION", 99)
+        monkeypatch.setattr("collector.run_state.DUMP_VERSION", 99)
         after = _bench(store, 10, 10)
         live = after.shelf.get("a", "")
         assert live is not None and isinstance(live.run, Run)
