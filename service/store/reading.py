@@ -46,7 +46,7 @@ class Some(NamedTuple):
 def run(database: Database, name: str) -> RunRow | None:
     """One run, without its checkpoint; None when it never sent a record, or is forgotten."""
     table = schema.runs
-    query = select(*(column for column in table.c if column.name != "checkpoint")).where(table.c.run == name)
+    query = select(table).where(table.c.run == name)
     with database.read() as connection:
         row = connection.execute(query).first()
     return None if row is None else run_of(row)

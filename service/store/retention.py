@@ -76,6 +76,6 @@ def _ended_runs(connection: Connection, oldest: float) -> int:
         .all()
     )
     for run in ended:
-        for table in (schema.records, schema.rule_state, schema.active_alerts, schema.runs):
+        for table in (schema.records, schema.rule_state, schema.active_alerts, schema.checkpoints, schema.runs):
             connection.execute(delete(table).where(table.c.run == run))
     return len(ended)

@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Raised by one with every change of the tables below; a store of another version is refused, not guessed at."""
 
 metadata = MetaData()
@@ -61,7 +61,15 @@ runs = Table(
     # How many rows of the run the log has seen, and how many of them the checkpoint holds.
     Column("sequence", BigInteger, nullable=False),
     Column("checkpoint_sequence", BigInteger, nullable=False),
-    Column("checkpoint", LargeBinary),
+)
+
+# A run's newest checkpoint; one row per run, gone with it. Apart from its row in `runs`, which changes with every commit: for
+# that SQLite reads and builds the whole row anew, and this is half a megabyte.
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("run", String(256), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
 )
 
 records = Table(

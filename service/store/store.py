@@ -63,12 +63,14 @@ class Store:
 
     def restore(self, run: str, *, whole: bool = False) -> Restored | None:
         """What the store holds of a run; None when it never saw it. `whole`: all rows that are left, and no checkpoint."""
-        table, log = schema.runs, schema.records
+        table, log, dumps = schema.runs, schema.records, schema.checkpoints
+        both = select(table, dumps.c.value).outerjoin_from(table, dumps, table.c.run == dumps.c.run)
+        found = both.where(table.c.run == run)
         with self.database.read() as connection:
-            row = connection.execute(select(table).where(table.c.run == run)).first()
+            row = connection.execute(found).first()
             if row is None:
                 return None
-            saved, checkpoint = (0, None) if whole else (row.checkpoint_sequence, row.checkpoint)
+            saved, checkpoint = (0, None) if whole else (row.checkpoint_sequence, row.value)
             since = select(log).where(log.c.run == run, log.c.sequence > saved).order_by(log.c.sequence)
             records = [_stored(each) for each in connection.execute(since)]
             states = _states(connection, run)
@@ -84,9 +86,7 @@ class Store:
     ) -> Sequence[RunRow]:
         """Runs, the most recently heard first; without their checkpoints."""
         table = schema.runs
-        query = select(*(column for column in table.c if column.name != "checkpoint")).order_by(
-            table.c.last_arrival.desc(), table.c.run
-        )
+        query = select(table).order_by(table.c.last_arrival.desc(), table.c.run)
         if partition is not None:
             query = query.where(table.c.partition_name == partition)
         if status is not None:
@@ -193,7 +193,7 @@ def _stored(row: Row[Any]) -> StoredRecord:
 
 
 def run_of(row: Row[Any]) -> RunRow:
-    """A row of the table of runs, whose checkpoint was not asked for."""
+    """A row of the table of runs."""
     return RunRow(
         run=row.run,
         partition=row.partition_name,

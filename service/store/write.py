@@ -46,11 +46,9 @@ _RUN_CHANGED = (
     .where(schema.runs.c.run == bindparam("k"))
     .values({name: bindparam(f"n_{name}") for name in _RUN_VALUES})
 )
-_RUN_CHECKPOINT = (
-    update(schema.runs)
-    .where(schema.runs.c.run == bindparam("k"))
-    .values(checkpoint=bindparam("n_checkpoint"), checkpoint_sequence=bindparam("n_sequence"))
-)
+_RUN_SAVED = update(schema.runs).where(schema.runs.c.run == bindparam("k")).values(checkpoint_sequence=bindparam("n_sequence"))
+_CHECKPOINT_GONE = delete(schema.checkpoints).where(schema.checkpoints.c.run == bindparam("k"))
+_CHECKPOINTS = insert(schema.checkpoints)
 _STATES_GONE = delete(schema.rule_state).where(
     schema.rule_state.c.run == bindparam("k"),
     schema.rule_state.c.rule_id == bindparam("k_rule"),
@@ -147,11 +145,10 @@ def _runs(connection: Connection, rows: Sequence[RunRow], committed_at: float) -
         )
     if new := [value for value in values if value["run"] not in known]:
         connection.execute(_RUN_NEW, new)
-    checkpoints = [
-        {"k": row.run, "n_checkpoint": row.checkpoint, "n_sequence": row.sequence} for row in rows if row.checkpoint is not None
-    ]
-    if checkpoints:
-        connection.execute(_RUN_CHECKPOINT, checkpoints)
+    if saved := [row for row in rows if row.checkpoint is not None]:
+        connection.execute(_RUN_SAVED, [{"k": row.run, "n_sequence": row.sequence} for row in saved])
+        connection.execute(_CHECKPOINT_GONE, [{"k": row.run} for row in saved])
+        connection.execute(_CHECKPOINTS, [{"run": row.run, "value": row.checkpoint} for row in saved])
 
 
 def _run(row: RunRow, committed_at: float) -> dict[str, Any]:
@@ -167,7 +164,6 @@ def _run(row: RunRow, committed_at: float) -> dict[str, Any]:
         "committed_at": committed_at,
         "sequence": row.sequence,
         "checkpoint_sequence": 0,
-        "checkpoint": None,
     }
 
 

@@ -223,6 +223,16 @@ def test_sweep_forgets_ended_runs_but_no_open_incident_and_no_open_delivery(stor
     assert [found.alert for found in store.firing()] == [about.alert], "the log forgets; what fires now stays"
 
 
+def test_a_run_that_comes_again_after_it_was_forgotten_does_not_meet_its_old_checkpoint(store: Store) -> None:
+    ended = run_row("ended", status=RunStatus.FINISHED, checkpoint=b"of long ago")
+    store.commit(Commit([Advance("p/0", None, 10)], 1.0, runs=[ended, run_row("r", checkpoint=b"of r")]))
+    assert store.sweep(Retention(history_age=10.0), now=1e6).runs == 1
+    store.commit(Commit([Advance("p/0", 10, 20)], 1e6, runs=[run_row("ended")]))
+    again, other = store.restore("ended"), store.restore("r")
+    assert again is not None and (again.checkpoint, again.checkpoint_sequence) == (None, 0)
+    assert other is not None and other.checkpoint == b"of r"
+
+
 def test_the_backlog_is_what_is_not_final(store: Store) -> None:
     assert store.deliveries.backlog() == {}
     store.commit(nth(0))

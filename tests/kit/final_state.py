@@ -32,8 +32,7 @@ def final_state(path: Path) -> dict[str, Any]:
             "positions": sorted(db.execute("SELECT partition_name, next_offset FROM positions")),
             "runs": sorted(db.execute("SELECT run, status, attempt, step, record_number, sequence FROM runs")),
             "folds": {
-                run: hashlib.sha256(checkpoint or b"").hexdigest()
-                for run, checkpoint in db.execute("SELECT run, checkpoint FROM runs")
+                run: hashlib.sha256(checkpoint).hexdigest() for run, checkpoint in db.execute("SELECT * FROM checkpoints")
             },
         }
 

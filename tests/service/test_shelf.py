@@ -40,7 +40,7 @@ def test_a_checkpoint_of_another_version_costs_no_more_than_the_rows_that_are_go
         "content": msgspec.msgpack.encode([version, order, body[:3]]),
     }[damage]
     with bench.store.database.write() as connection:
-        connection.execute(update(schema.runs).values(checkpoint=spoilt))
+        connection.execute(update(schema.checkpoints).values(value=spoilt))
     after = bench.restart()
     after.read()
     (live,) = after.shelf.all()
