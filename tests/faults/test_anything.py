@@ -43,8 +43,12 @@ CONFIGS = {
     "only the pager": FULL.replace("[oncall, chat, hook]", "[oncall]"),
     "no pager": FULL.replace("[oncall, chat, hook]", "[chat, hook]"),
     "renamed": RENAMED,
+    "moved": FULL.replace("C0123456789", "C9876543210"),
+    "renamed and moved": RENAMED.replace("C0123456789", "C9876543210"),
+    "waiting": FULL.replace("group_wait: 0s", "group_wait: 30s"),
 }
 PAGERS, CHATS = ("oncall", "nights"), ("chat", "room")
+CHANNELS = ("C0123456789", "C9876543210")
 FAULTS: tuple[Behaviour, ...] = (
     Reply(429, b"", {"retry-after": "7"}),
     Reply(503),
@@ -172,7 +176,7 @@ class Story:
         assert not [row for row in rows if row.status not in (DeliveryStatus.SENT, DeliveryStatus.SKIPPED)]
         assert not stage.running.store.open_incidents()
         self._pages([row for row in rows if row.receiver in PAGERS])
-        self._threads([row for row in rows if row.receiver in CHATS])
+        self._threads([row for row in rows if row.receiver.partition(".")[0] in CHATS])
         self._messages()
         if not (self.muted or self.closed or self.rerouted):
             self._nobody_was_missed()
@@ -188,7 +192,8 @@ class Story:
         assert self.play.pagerduty.opened == Counter(key for key, _, _ in told)
 
     def _threads(self, rows: list[Delivery]) -> None:
-        """One thread for each incident, which says RESOLVED, and each line once, unless it says that it may be a repeat."""
+        """One thread for each incident in a channel, which says RESOLVED, and each line once, unless it says that it may be a
+        repeat."""
         channel = self.play.slack.channel
         assert {said.delivery for said in channel.messages} >= {
             row.id for row in rows if row.status is DeliveryStatus.SENT and row.action is Action.RESOLVE
@@ -196,7 +201,12 @@ class Story:
         if not [said for said in channel.messages if "may repeat" in said.text]:
             said = Counter(each.delivery for each in channel.messages)
             assert set(said.values()) <= {1}
-            assert len(channel.roots) == len({row.incident for row in rows if row.status is DeliveryStatus.SENT})
+            incident = {row.id: row.incident for row in rows if row.status is DeliveryStatus.SENT}
+            assert set(said) <= set(incident)
+            for name in CHANNELS:
+                messages = channel.within(name)
+                roots = [incident[each.delivery] for each in messages if not each.thread]
+                assert sorted(roots) == sorted({incident[each.delivery] for each in messages})
             assert all(root.title.startswith("RESOLVED") for root in channel.roots)
 
     def _messages(self) -> None:
