@@ -155,16 +155,24 @@ class RunView(Protocol):
         """What a signal that only counts has counted: names of series, in order, by the key of the signal's series."""
 
 
-class RuleSample(NamedTuple):
-    """What the exporter shows of one rule on one run; filled by the composition root."""
+class AlertShown(msgspec.Struct, frozen=True, eq=False):
+    """An alert rule as it is in force for a run: how the exporter names it. One object per rule, equal to itself alone, so
+    that many of them are looked up at once by what they are."""
 
-    alert: str
+    name: str
     severity: str
     layer: int
-    state: str
-    """inactive | pending | firing | explained"""
-    value: float | None
-    limit: float | None
+
+
+class RulesExposed(NamedTuple):
+    """What the exporter may see of the rules of one run: of each alert that was judged, once."""
+
+    alerts: tuple[AlertShown, ...]
+    """Equal for runs that are shown the same ones: the exporter writes these together."""
+    states: Sequence[str]
+    """inactive | pending | explained | firing"""
+    values: Sequence[float | None]
+    limits: Sequence[float | None]
 
 
 def series_key(name: str, label: str | None = None, value: str = "") -> str:

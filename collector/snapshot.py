@@ -29,6 +29,6 @@ class RunExposed(msgspec.Struct, frozen=True, kw_only=True):
     """When the newest record came in."""
     started_at: float
     keys: tuple[str, ...]
-    """Series keys; the same object until the set of series changes, so what is derived from it can be kept."""
+    """Series keys; the same object until the set of series changes. Runs with equal ones are written together."""
     values: tuple[float, ...]
     """The newest sample of each."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from collector.model import RuleSample, RunView, series_key
+from collector.model import RulesExposed, RunView, series_key
 from rules.bundle import Bundle
 from rules.conditions import Condition
 from rules.events import Events
@@ -26,6 +26,7 @@ from rules.program import AlertProgram, Instance, Program, RecordProgram, instan
 from rules.programs import Programs
 from rules.rule_state import RuleState
 from rules.run_states import RunStates, StateKey
+from rules.shown import exposed
 from rules.state import ended
 
 _LOG: Final = logging.getLogger(__name__)
@@ -245,20 +246,9 @@ class Engine:
         """An alert rule as it holds for a run with these labels; None when there is no such rule."""
         return self._programs.of(labels).by_id.get(rule_id)
 
-    def samples(self, states: RunStates) -> list[RuleSample]:
-        """What the exporter shows: one sample per rule that was judged on the run; of several own labels the worst."""
-        by_id = self._programs.owning(states).by_id
-        worst: dict[str, RuleSample] = {}
-        for key, state in states.states.items():
-            program = by_id.get(key.rule_id)
-            if program is None:
-                continue
-            rule = program.rule
-            word = _word(state)
-            before = worst.get(rule.id)
-            if before is None or _RANK[word] > _RANK[before.state]:
-                worst[rule.id] = RuleSample(rule.name, str(rule.severity), rule.layer, word, state.value, state.limit)
-        return list(worst.values())
+    def exposed(self, states: RunStates) -> RulesExposed:
+        """What the exporter shows: each rule that was judged on the run; of several own labels the worst."""
+        return exposed(self._programs.owning(states), states)
 
     def _end(
         self, view: RunView, states: RunStates, now: float, why: str, keys: list[StateKey], *, reloaded: bool = False
@@ -322,16 +312,6 @@ def _place(rules: Program, key: StateKey) -> tuple[int, StateKey]:
     """Where a state stands in the bundle; the states' own order is another one after a restart. Removed rules come last."""
     program = rules.by_id.get(key.rule_id)
     return (len(rules.alerts) if program is None else program.order), key
-
-
-def _word(state: RuleState) -> str:
-    """The state's name in the exporter: keeping is firing, and firing under another alert is explained."""
-    if state.phase.fires:
-        return "explained" if state.explained_by else "firing"
-    return str(state.phase)
-
-
-_RANK: Final = {"inactive": 0, "pending": 1, "explained": 2, "firing": 3}
 
 
 def _incomplete(waits: Sequence[str], frame: Frame) -> bool:

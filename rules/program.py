@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector.model import series_key
+from collector.model import AlertShown, series_key
 from rules.bundle import AlertRule, Bundle, OnGap, OnNonFinite, RecordRule
 from rules.compile import Compiler
 from rules.conditions import Condition
@@ -63,6 +63,7 @@ class AlertProgram:
     meaning: int
     """Another number when the condition means something else: its expression, the record rules that it reads, the variables in
     them. Names, texts, severity and spans are no part of it."""
+    shown: AlertShown
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def _alert_programs(
                 breach_on_non_finite=rule.on_non_finite is OnNonFinite.BREACH,
                 variables=values[rule.group],
                 meaning=zlib.crc32(meaning.encode()) or 1,
+                shown=AlertShown(rule.name, str(rule.severity), rule.layer),
             )
         )
     return tuple(programs)

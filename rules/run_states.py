@@ -47,6 +47,7 @@ class RunStates:
         "owner",
         "plans",
         "replaced",
+        "shown",
         "states",
         "strained",
     )
@@ -69,6 +70,8 @@ class RunStates:
         """The newest (attempt, step) that any rule was judged at, or later."""
         self.replaced = 0
         """How often a state was replaced by another object: until then the engine may hold on to it."""
+        self.shown: Any = None
+        """What of this run is shown, kept by `rules.shown`."""
         self.owner: object = None
         """The program whose rule numbers `instances` has and whose rows `plans`."""
         self.ended = (0, -1)

@@ -7,13 +7,13 @@ bring a run back, and a bundle that was reloaded in between changes nothing of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from collector.model import RawRecord, RuleSample
+from collector.model import RawRecord, RulesExposed
 from collector.run import Run
 from collector.runs import Runs
 from rules.run_states import RunStates, StateKey
@@ -41,7 +41,7 @@ class Live:
     """Rows of its log so far."""
     saved: int = 0
     """Rows that the newest stored checkpoint holds."""
-    samples: Sequence[RuleSample] = ()
+    exposed: RulesExposed | None = None
     """What the exporter shows of its rules; replaced as a whole."""
     bundle: int = -1
     """Number of the rule bundle under which its states were last looked through."""

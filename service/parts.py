@@ -48,7 +48,7 @@ class Parts:
     rejected_share: float = 0.05
     checkpoint_rows: int = CHECKPOINT_ROWS
     show_rules: bool = True
-    """Whether anybody looks at the rules' samples."""
+    """Whether anybody looks at what is exposed of the rules."""
     see: Callable[[Live, Sequence[AlertEvent]], None] | None = None
     """Is shown the events of a record with the run as it is after it."""
     timer: Callable[[], float] = time.perf_counter

@@ -212,6 +212,6 @@ class Pipeline:
         for live in pending.touched.values():
             live.states.dirty.clear()
             if self._parts.show_rules:
-                live.samples = self.engine.samples(live.states)
+                live.exposed = self.engine.exposed(live.states)
         self._positions.update(pending.ends)
         return Processed(dict(pending.ends), tuple(pending.events), pending.receivers)

@@ -160,7 +160,7 @@ class Running:
         )
         self._incident_desk = IncidentDesk(self.pipeline, self.store, self.consumer.post, clock)
         self._thread = threading.Thread(target=self.consumer.run, name="tocsin-consume", daemon=True)
-        self._exporter = Exporter(runs.exposed, shelf.samples, self.health)
+        self._exporter = Exporter(runs.exposed, shelf.exposed, self.health)
         self._scraping = threading.Lock()
         self._ticking = threading.Lock()
         self._pulse = Pulse(self._lifeless, lambda reason: self.health.count(health.HEARTBEATS, reason))
@@ -228,11 +228,11 @@ class Running:
 
     # ---- what the HTTP service asks (service.http.app.Watched)
 
-    def metrics(self) -> tuple[bytes, str]:
-        """The exposition."""
+    def metrics(self) -> tuple[list[bytes], str]:
+        """The exposition, in parts."""
         with self._scraping:
             self.health.set(health.READY, float(not self.unhealthy() and not self.unready()))
-            return self._exporter.render(), CONTENT_TYPE
+            return self._exporter.parts(), CONTENT_TYPE
 
     def unhealthy(self) -> list[str]:
         """Why the process should be restarted."""

@@ -4,10 +4,10 @@ forgotten with their partition. Three things are kept in step: the collector's r
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from alerts.incidents import IncidentBook
-from collector.model import RuleSample, RunStatus
+from collector.model import RulesExposed, RunStatus
 from collector.run_state import DEPTH
 from collector.runs import Runs
 from rules.run_states import RunStates
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Shelf:
-    """Runs by id. One thread changes it; `samples` may be asked by any thread."""
+    """Runs by id. One thread changes it; `exposed` may be asked by any thread."""
 
     def __init__(self, store: Store, book: IncidentBook, runs: Runs, *, clock: ClockKind = "received") -> None:
         self.runs = runs
@@ -37,9 +37,9 @@ class Shelf:
         """Runs that can fall silent."""
         return (live for live in self.all() if live.run.status is RunStatus.RUNNING)
 
-    def samples(self) -> list[tuple[str, Sequence[RuleSample]]]:
+    def exposed(self) -> list[tuple[str, RulesExposed]]:
         """What the exporter shows of rules, by run; each as of the run's last commit."""
-        return [(live.run.run, live.samples) for live in list(self._lives.values())]
+        return [(live.run.run, live.exposed) for live in list(self._lives.values()) if live.exposed is not None]
 
     def deepen(self, depth: int) -> None:
         """Rules were reloaded whose windows look back so far. What was not kept does not come back."""

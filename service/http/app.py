@@ -38,6 +38,7 @@ from service.control import newest
 from service.http.access import Access
 from service.http.evidence import evidence_routes
 from service.http.guard import Guard
+from service.http.in_parts import InParts
 from service.http.incidents import incident_routes
 from service.http.muting import muting_routes
 from service.http.pages.routes import Sources, page_routes
@@ -59,8 +60,8 @@ Word = TypeVar("Word", bound=enum.StrEnum)
 class Watched(Protocol):
     """What the HTTP service asks of the running collector; called from its threads."""
 
-    def metrics(self) -> tuple[bytes, str]:
-        """The exposition and its content type."""
+    def metrics(self) -> tuple[list[bytes], str]:
+        """The parts of the exposition, and its content type."""
 
     def unhealthy(self) -> list[str]:
         """Why the process should be restarted; empty when it is well."""
@@ -91,8 +92,8 @@ def build(
         return checked
 
     def metrics(_request: Request) -> Response:
-        body, content_type = watched.metrics()
-        return Response(body, headers={"content-type": content_type})
+        parts, content_type = watched.metrics()
+        return InParts(parts, content_type)
 
     def healthz(_request: Request) -> Response:
         return _state(watched.unhealthy())

@@ -6,16 +6,18 @@ import gzip
 import math
 import threading
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector import health
-from collector.exporter import LONGEST_LABEL, Exporter
+from collector import exposition, health
+from collector.exporter import Exporter
+from collector.exposition import LONGEST_LABEL
 from collector.health import DEFINITIONS, Health
-from collector.model import RuleSample, RunStatus
+from collector.model import AlertShown, RulesExposed, RunStatus
 from collector.run import Run
 from collector.snapshot import RunExposed
 from tests.collector.records import apply, opened, played, row
@@ -26,7 +28,7 @@ Labels = frozenset[tuple[str, str]]
 Samples = dict[tuple[str, Labels], float]
 
 
-def render(*runs: RunExposed, rules: Sequence[tuple[str, Sequence[RuleSample]]] = (), own: Health | None = None) -> str:
+def render(*runs: RunExposed, rules: Sequence[tuple[str, RulesExposed]] = (), own: Health | None = None) -> str:
     return Exporter(lambda: runs, lambda: rules, own or Health()).render().decode()
 
 
@@ -46,9 +48,9 @@ def parsed(text: str) -> Samples:
     return found
 
 
-def exposed(keys: Sequence[str], values: Sequence[float], **labels: str) -> RunExposed:
+def exposed(keys: Sequence[str], values: Sequence[float], *, run: str = "r", **labels: str) -> RunExposed:
     return RunExposed(
-        run="r",
+        run=run,
         labels=labels,
         attempt=1,
         status=RunStatus.RUNNING,
@@ -114,6 +116,7 @@ def test_any_text_survives(entries: list[tuple[str, str, float]], run_id: str, t
 
 def test_key_that_only_looks_like_a_labelled_metric() -> None:
     keys = ['grad_norm{x="1"}', 'reward_component_mean{component="a",b="}', 'nonsense{a="b"}', "grad_norm{", "a:b", "step"]
+    keys += ["run_step", "run_info", "trainer_metric", "alert_state", "rule_value"]
     found = parsed(render(exposed(keys, range(len(keys)))))
     for number, key in enumerate(keys):
         assert sample(found, "tocsin_trainer_metric", metric=key) == number
@@ -146,19 +149,80 @@ def test_sum_that_overflows_keeps_its_numbers() -> None:
 
 
 def test_rules() -> None:
-    samples = [
-        RuleSample("GradNorm", "page", 2, "pending", 1.0, 10.0),
-        RuleSample("GradNorm", "page", 2, "firing", 12.0, 10.0),
-        RuleSample("GradNorm", "page", 2, "explained", 3.0, 10.0),
-        RuleSample("Quiet", "info", 0, "inactive", None, math.nan),
-    ]
-    found = parsed(render(exposed([], []), rules=[("r", samples), ("gone", samples)]))
+    alerts = (AlertShown("GradNorm", "page", 2), AlertShown("Quiet", "info", 0), AlertShown('"odd"', "warning", 1))
+    shown = RulesExposed(alerts, ["firing", "inactive", "explained"], [12.0, None, -math.inf], [10.0, math.nan, None])
+    found = parsed(render(exposed([], []), rules=[("r", shown), ("gone", shown)]))
     assert sample(found, "tocsin_alert_state", alert="GradNorm", severity="page", layer="2") == 3.0
     assert sample(found, "tocsin_rule_value", alert="GradNorm") == 12.0
     assert sample(found, "tocsin_rule_limit", alert="GradNorm") == 10.0
     assert sample(found, "tocsin_alert_state", alert="Quiet", severity="info", layer="0") == 0.0
     assert math.isnan(sample(found, "tocsin_rule_limit", alert="Quiet"))
+    assert sample(found, "tocsin_alert_state", alert='"odd"', severity="warning", layer="1") == 2.0
+    assert sample(found, "tocsin_rule_value", alert='"odd"') == -math.inf
+    assert len([key for key in found if "rule" in key[0] and ("run", "r") in key[1]]) == 4, "nothing where there is no number"
     assert not [key for key in found if ("run", "gone") in key[1]]
+
+
+def test_a_family_of_rules_without_any_value_is_left_out() -> None:
+    shown = RulesExposed((AlertShown("Quiet", "info", 0),), ["inactive"], [None], [None])
+    text = render(exposed([], []), rules=[("r", shown)])
+    assert "tocsin_alert_state{" in text and "tocsin_rule_value" not in text and "tocsin_rule_limit" not in text
+
+
+KEYS = st.sampled_from(["grad_norm", "reward_mean", 'reward_component_mean{component="a"}', "own", "run_step", "nonsense{"])
+ROWS = st.dictionaries(KEYS, NUMBERS, max_size=5)
+ALERTS = tuple(AlertShown(f"A{at}", ("info", "page")[at % 2], at) for at in range(4))
+WORDS = st.sampled_from(list(exposition.RULE_STATES))
+MAYBE = st.one_of(st.none(), NUMBERS)
+RULES = st.dictionaries(st.sampled_from(ALERTS), st.tuples(WORDS, MAYBE, MAYBE), max_size=4)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(ROWS, RULES), max_size=5))
+def test_columns_hold_what_each_run_has(
+    fleet: list[tuple[dict[str, float], dict[AlertShown, tuple[str, float | None, float | None]]]],
+) -> None:
+    """Runs with the same series, with others, with the same in another order: each sample of each run, and no other."""
+    runs, rules, expected = [], [], {}
+    for at, (series, alerts) in enumerate(fleet):
+        run = f"r{at}"
+        runs.append(exposed(list(series), list(series.values()), run=run))
+        states, values, limits = zip(*alerts.values(), strict=True) if alerts else ((), (), ())
+        rules.append((run, RulesExposed(tuple(alerts), states, values, limits)))
+        for key, number in series.items():
+            family, more = PLACES.get(key, ("tocsin_trainer_metric", {"metric": key}))
+            expected[family, run, *more.items()] = number
+        for alert, (word, value, limit) in alerts.items():
+            rank = {"severity": alert.severity, "layer": str(alert.layer)}
+            expected["tocsin_alert_state", run, ("alert", alert.name), *rank.items()] = exposition.RULE_STATES[word]
+            for family, compared in (("tocsin_rule_value", value), ("tocsin_rule_limit", limit)):
+                if compared is not None:
+                    expected[family, run, ("alert", alert.name)] = compared
+    found = parsed(render(*runs, rules=rules))
+    got = {
+        (name, labels): value for (name, labels), value in found.items() if ("team", "") in labels and name not in OF_EVERY_RUN
+    }
+    wanted = {(name, frozenset({("run", run), ("team", ""), *more})): value for (name, run, *more), value in expected.items()}
+    assert {key: repr(value) for key, value in got.items()} == {key: repr(value) for key, value in wanted.items()}
+    assert len([key for key in found if key[0] in OF_EVERY_RUN]) == len(fleet) * len(OF_EVERY_RUN)
+
+
+PLACES = {
+    "grad_norm": ("tocsin_grad_norm", {}),
+    "reward_mean": ("tocsin_reward_mean", {}),
+    'reward_component_mean{component="a"}': ("tocsin_reward_component_mean", {"component": "a"}),
+}
+OF_EVERY_RUN = (exposition.INFO, *exposition.EVERY_RUN)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.one_of(MAYBE, st.integers(-(2**63), 2**63), st.booleans()), min_size=1))
+def test_numbers_come_back_to_the_last_bit(values: list[float | None]) -> None:
+    who = [f"{at}" for at in range(len(values))]
+    text = exposition.lines("x{", "} ", exposition.Column([name.encode() for name in who], values)).decode()
+    found = [line.split("} ") for line in text.splitlines()]
+    assert [float(number).hex() for _, number in found] == [float(value).hex() for value in values if value is not None]
+    assert [line for line, _ in found] == [f"x{{{name}" for name, value in zip(who, values, strict=True) if value is not None]
 
 
 def test_own_health() -> None:
@@ -204,6 +268,27 @@ def test_one_failing_run_does_not_fail_the_scrape() -> None:
     assert own.values(health.SCRAPE_FAULTS) == {("run",): 1.0}
 
 
+def test_what_is_no_number_costs_its_series_and_no_other() -> None:
+    own, much = Health(), cast(float, "much")
+    alert = AlertShown("A", "page", 1)
+    runs = (exposed(["grad_norm", "reward_mean"], [much, 1.0]), exposed(["grad_norm"], [2.0], run="s"))
+    rules = [
+        ("r", RulesExposed((alert,), ["unheard of"], [1.0], [2.0])),
+        ("s", RulesExposed((alert,), ["firing"], [1.0], [2.0, 3.0])),
+    ]
+    found = parsed(render(*runs, rules=rules, own=own))
+    assert sample(found, "tocsin_reward_mean") == 1.0
+    assert "tocsin_grad_norm" not in {name for name, _ in found}
+    assert own.values(health.SCRAPE_FAULTS) == {("series",): 1.0, ("rule",): 2.0}
+    assert sample(found, "tocsin_rule_value", alert="A") == 1.0
+    assert sorted(dict(labels)["run"] for name, labels in found if name == "tocsin_alert_state") == ["s"]
+
+
+def test_the_parts_are_the_whole() -> None:
+    exporter = Exporter(lambda: [exposed(["grad_norm", "own"], [1.0, 2.0])], list, Health())
+    assert b"".join(exporter.parts()) == exporter.render()
+
+
 def test_failing_sources_do_not_fail_the_scrape() -> None:
     own = Health()
 
@@ -222,7 +307,6 @@ def test_run_that_vanished_is_gone_at_the_next_scrape() -> None:
     assert b"tocsin_grad_norm" in exporter.render()
     runs.clear()
     assert b"tocsin_grad_norm" not in exporter.render()
-    assert exporter._layouts == {}
 
 
 def test_labels_declared_later_appear() -> None:

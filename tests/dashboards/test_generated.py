@@ -9,7 +9,7 @@ import pytest
 
 from collector.exporter import Exporter
 from collector.health import Health
-from collector.model import RuleSample, RunStatus
+from collector.model import AlertShown, RulesExposed, RunStatus
 from collector.snapshot import RunExposed
 from grafana_dashboards import known
 from grafana_dashboards.builders import classic
@@ -88,9 +88,8 @@ def test_the_known_names_are_those_that_the_exporter_writes() -> None:
         keys=("own",),
         values=(0.5,),
     )
-    text = (
-        Exporter(lambda: [run], lambda: [("r", [RuleSample("A", "page", 1, "firing", 1.0, 2.0)])], Health()).render().decode()
-    )
+    rules = RulesExposed((AlertShown("A", "page", 1),), ["firing"], [1.0], [2.0])
+    text = Exporter(lambda: [run], lambda: [("r", rules)], Health()).render().decode()
     written = {line.split("{")[0] for line in text.splitlines() if line.startswith("tocsin_") and 'run="r"' in line}
     of_runs = {name for name, labels in known.metrics().items() if labels is None or "run" in labels} - {"ALERTS"}
     assert written <= of_runs

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collector.exporter import LONGEST_LABEL
+from collector.exposition import LONGEST_LABEL
 from rules.loader import load_bundle, shipped_packs
 from service.config import Limits
 from tests.kit import prometheus

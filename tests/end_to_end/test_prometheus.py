@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from collector import catalogue
-from collector.exporter import RULE_STATES, Exporter
+from collector.exporter import Exporter
+from collector.exposition import RULE_STATES
 from collector.health import DEFINITIONS, Health, Kind
-from collector.model import RuleSample, RunStatus, series_key
+from collector.model import AlertShown, RulesExposed, RunStatus, series_key
 from collector.signals import definitions
 from collector.snapshot import RunExposed
 from tests.kit import prometheus, recorded
@@ -223,7 +224,8 @@ def test_promtool_has_nothing_against_any_family_there_is() -> None:
             own.set(each, 1.0, *["x"] * len(each.labels))
         else:
             own.observe(each, 0.1, labels=("x",) * len(each.labels))
-    text = Exporter(lambda: [run], lambda: [("r", [RuleSample("A", "page", 1, "firing", 1.0, 2.0)])], own).render()
+    rules = RulesExposed((AlertShown("A", "page", 1),), ["firing"], [1.0], [2.0])
+    text = Exporter(lambda: [run], lambda: [("r", rules)], own).render()
     assert _objections(text) == []
     families = text.count(b"# TYPE ")
     assert families >= len(names) + len(DEFINITIONS) + len(RULE_STATES)

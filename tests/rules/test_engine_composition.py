@@ -34,7 +34,8 @@ def test_a_labelled_metric_makes_one_alert_per_label_value() -> None:
     run.row(2, {'part{component="a"}': 2.0, 'part{component="b \\"q\\""}': 3.0, 'part{component="new"}': 3.0})
     assert [event.labels["component"] for event in judge(subject, run, states).events] == ['b "q"', "new"]
     assert len(states.firing) == 3
-    assert [(sample.alert, sample.state) for sample in subject.samples(states)] == [("A", "firing")]
+    shown = subject.exposed(states)
+    assert [alert.name for alert in shown.alerts] == ["A"] and shown.states == ["firing"]
     key = StateKey("a", (("component", 'b "q"'),))
     assert key in states.states
     assert StateKey.from_text("a", key.labels_text) == key
@@ -146,7 +147,9 @@ def test_the_exporter_sees_the_state_of_every_rule(tmp_path: Any) -> None:
     )
     states = RunStates()
     drive(subject, FakeRun(), [{"gap": 2.0, "reward": 0.0}], states)
-    assert {sample.alert: (sample.state, sample.value, sample.limit) for sample in subject.samples(states)} == {
+    shown = subject.exposed(states)
+    found = zip(shown.alerts, shown.states, shown.values, shown.limits, strict=True)
+    assert {alert.name: tuple(rest) for alert, *rest in found} == {
         "Gap": ("firing", 2.0, 1.0),
         "Slow": ("pending", 2.0, 1.0),
         "Reward": ("explained", 0.0, 1.0),

@@ -147,7 +147,8 @@ def test_the_exporter_shows_the_severity_in_force() -> None:
     engine, states, run = Engine(BUNDLE), RunStates(), FakeRun(labels={"hardware": "h200"})
     run.row(1, x=6.0)
     judge(engine, run, states)
-    assert [(sample.severity, sample.limit) for sample in engine.samples(states)] == [("page", 5.0)]
+    shown = engine.exposed(states)
+    assert [alert.severity for alert in shown.alerts] == ["page"] and shown.limits == [5.0]
 
 
 def test_overrides_that_only_together_make_a_rule_impossible_leave_the_run_with_the_rules_of_the_others() -> None:

@@ -43,7 +43,7 @@ def test_a_shadow_is_judged_and_its_events_are_kept_but_nobody_is_told() -> None
     assert events[0].explained_by == SHADOW
     assert told(book, events) == []
     assert book.open_incident("run") is None
-    assert [sample.state for sample in subject.samples(states)] == ["inactive"]
+    assert subject.exposed(states).states == ["inactive"]
 
 
 def test_a_shadow_explains_nothing() -> None:

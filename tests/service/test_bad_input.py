@@ -142,7 +142,7 @@ def test_records_as_odd_as_may_be_cost_other_runs_nothing(stream: Stream) -> Non
     (live,) = [live for live in bench.shelf.all() if live.run.run == "odd"]
     assert Run.load(live.run.dump()).dump() == live.run.dump()
     assert bench.health.values(health.OVER_LIMIT)[("series",)] > 0
-    scrape = Exporter(bench.shelf.runs.exposed, bench.shelf.samples, own := Health()).render()
+    scrape = Exporter(bench.shelf.runs.exposed, bench.shelf.exposed, own := Health()).render()
     assert own.values(health.SCRAPE_FAULTS) == {}
     assert b'run="odd"' in scrape
     after = bench.restart()

@@ -35,10 +35,10 @@ class Watched:
         self.faults: list[str] = []
         self.reloads = 0
 
-    def metrics(self) -> tuple[bytes, str]:
+    def metrics(self) -> tuple[list[bytes], str]:
         if self.fails:
             raise RuntimeError("the inside of the program")
-        return b"tocsin_build_info 1\n", "text/plain; version=0.0.4; charset=utf-8"
+        return [b"tocsin_build_", b"info 1\n"], "text/plain; version=0.0.4; charset=utf-8"
 
     def unhealthy(self) -> list[str]:
         return self.bad

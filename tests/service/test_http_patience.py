@@ -29,8 +29,8 @@ HALVES = [
 class Large(Watched):
     """An exposition that no socket's buffers hold."""
 
-    def metrics(self) -> tuple[bytes, str]:
-        return b"x" * 32_000_000, "text/plain"
+    def metrics(self) -> tuple[list[bytes], str]:
+        return [b"x" * 100_000] * 320, "text/plain"
 
 
 @pytest.fixture

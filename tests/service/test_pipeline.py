@@ -196,7 +196,7 @@ rules:
     bench.push(*(step("r", number, policy_loss=0.0) for number in range(2, 40)))
     bench.read()
     assert bench.health.values(health.RULE_HEALTH) == {("mixed", "error"): 1.0, ("stays", "no_data"): 1.0}
-    shown = Exporter(bench.shelf.runs.exposed, bench.shelf.samples, bench.health).render().decode()
+    shown = Exporter(bench.shelf.runs.exposed, bench.shelf.exposed, bench.health).render().decode()
     assert 'tocsin_rule_health_total{rule="mixed",verdict="error"} 1.0' in shown
     bench.shut()
 
