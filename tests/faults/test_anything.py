@@ -46,6 +46,7 @@ CONFIGS = {
     "moved": FULL.replace("C0123456789", "C9876543210"),
     "renamed and moved": RENAMED.replace("C0123456789", "C9876543210"),
     "waiting": FULL.replace("group_wait: 0s", "group_wait: 30s"),
+    "quiet": FULL + 'quiet_hours: [{{from: "00:00", to: "24:00", zone: UTC}}]\n',
 }
 PAGERS, CHATS = ("oncall", "nights"), ("chat", "room")
 CHANNELS = ("C0123456789", "C9876543210")
@@ -118,6 +119,7 @@ class Story:
                 {"slack": self.play.slack, "pagerduty": self.play.pagerduty, "hook": self.hook}[first].add(second)
             case "reload":
                 self.rerouted = self.rerouted or first in ("only the pager", "no pager")
+                self.muted = self.muted or first == "quiet"
                 text = self.config(first)
                 return lambda: stage.reload(text)
             case "restart":
