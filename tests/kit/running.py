@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from service.consume import Processed
 from service.running import Running
 from tests.kit.collecting import until
 from tests.kit.pipelines import RULES
+from tests.kit.services import PATIENCE
 
 CONFIG = "http: {port: 0}\nclock: event\nrules: {shipped: false, dirs: [rules]}\nalerts: alerts.yaml\n"
 ALERTS = "receivers:\n  console: {kind: console}\ndefault: console\ngroup_wait: 0s\n"
@@ -46,6 +48,14 @@ class Bench:
             on_commit=on_commit or self.commits.append,
         )
         self.running.start()
+
+    def reload(self) -> None:
+        """Read the configuration anew and wait until it is in force. It is taken between two batches: what is written as soon
+        as `Running.reload` returns may still be judged and told by the one before."""
+        assert self.running.reload() == []
+        taken = threading.Event()
+        self.running.consumer.post(taken.set)
+        assert taken.wait(PATIENCE), "what was posted before it, the reload, is in force"
 
     def told(self, text: str) -> object:
         return until(lambda: any(text in message for message in self.written), text)
