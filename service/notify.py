@@ -85,9 +85,9 @@ class Notifier:
         # come in between wait in the store; each worker of the new pool looks there as it starts.
         self.stop()
         delivery_figures.expect(self._health, config.settings)
-        pool.start()
         with self._lock:
-            self._pool = pool
+            self._pool = pool  # before they begin: a commit between their first look and this would wake nobody
+        pool.start()
         self._in_force = tuple(config.settings)
         try:
             self._revive(config)

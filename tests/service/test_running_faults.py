@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event as sqlalchemy_event
 
+from alerts import delivery
+from alerts.config import AlertsConfig
+from alerts.pool import DeliveryPool
 from alerts.redaction import Redactor
 from collector import health
 from rules.model import EventState
@@ -23,7 +26,9 @@ from service import config
 from service.commands import collect
 from service.consume import Processed
 from service.notify import steady
+from service.retired import Retired
 from service.running import Running
+from service.store.deliveries import Deliveries
 from service.store.guard import StoreGuard
 from service.store.model import StoreError
 from service.store.store import Store
@@ -152,6 +157,37 @@ def test_reloads_in_a_row_while_an_alert_is_pending_change_nothing(bench: Bench)
         until(partial(reached, bench, "r", number), f"step {number}")
     high = [event for event in history(bench, "r") if event[0] == "High"]
     assert high == [("High", "firing", 5), ("High", "resolved", 7), ("High", "firing", 10)]
+
+
+def test_what_is_committed_as_new_workers_begin_wakes_them_whatever_fails_behind(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has looked into the store once and sleeps; what would look for them, behind, finds no store."""
+    looked = threading.Event()
+    next_due_at, start = Deliveries.next_due_at, DeliveryPool.start
+
+    def looks(self: Deliveries, receiver: str) -> float | None:
+        found = next_due_at(self, receiver)
+        if receiver == "console":
+            looked.set()
+        return found
+
+    def starts(self: DeliveryPool) -> None:
+        looked.clear()
+        start(self)
+        assert looked.wait(PATIENCE)
+        spooled(bench.folder, "r", steps("r", [1.0, 20.0, 20.0]))
+        until(lambda: any("console" in commit.receivers for commit in bench.commits), "the commit")
+
+    def away(self: Retired, config: AlertsConfig) -> None:
+        raise StoreError("the store is away")
+
+    monkeypatch.setattr(delivery, "_LONGEST_SLEEP", 1e6)  # else it is told a minute late
+    monkeypatch.setattr(Deliveries, "next_due_at", looks)
+    monkeypatch.setattr(DeliveryPool, "start", starts)
+    monkeypatch.setattr(Retired, "remember", away)
+    assert bench.running.reload() == []
+    bench.told("PAGE r: High")
 
 
 def test_a_reload_at_a_bad_moment_is_refused_and_somebody_still_delivers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
