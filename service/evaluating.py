@@ -102,6 +102,7 @@ class Evaluating:
             return
         found = self.engine.retire(live.run, live.states, now)
         live.bundle = self._bundle
+        pending.renewed[live.run.run] = live
         if found.events or live.states.dirty:
             self._touch(live, found.events, pending, now)
             pending.judged(live.partition)

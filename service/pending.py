@@ -27,6 +27,9 @@ class Pending:
         self.records: list[StoredRecord] = []
         self.events: list[AlertEvent] = []
         self.touched: dict[str, Live] = {}
+        self.renewed: dict[str, Live] = {}
+        """Runs that are judged by other rules than before: what is shown of those is made anew, whether or not there is
+        anything to write."""
         self._incidents: dict[str, Incident] = {}
         self.deliveries: list[Delivery] = []
         self.own_states: list[StateRow] = []

@@ -6,6 +6,8 @@ that fails raises; then nothing of the batch happened, and `reset` forgets it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from alerts.incidents import Plan
 from collector import health
 from collector.model import Batch, RawRecord
@@ -14,6 +16,7 @@ from rules.engine import Engine
 from service.consume import Processed
 from service.evaluating import Evaluating
 from service.letters import Letters
+from service.live import Live
 from service.own_alerts import Own
 from service.parts import Parts
 from service.pending import Pending
@@ -204,6 +207,7 @@ class Pipeline:
 
     def _commit(self, pending: Pending, now: float) -> Processed:
         if not pending:
+            self._show(pending.renewed)
             return Processed()
         commit, saved = pending.commit(now, self._parts.checkpoint_rows)
         self._parts.store.commit(commit)
@@ -211,7 +215,12 @@ class Pipeline:
             live.saved = live.sequence
         for live in pending.touched.values():
             live.states.dirty.clear()
-            if self._parts.show_rules:
-                live.exposed = self.engine.exposed(live.states)
+        self._show(pending.touched | pending.renewed)
         self._positions.update(pending.ends)
         return Processed(dict(pending.ends), tuple(pending.events), pending.receivers)
+
+    def _show(self, lives: Mapping[str, Live]) -> None:
+        """What the exporter shows of the rules of these runs is now as their states are, which are stored."""
+        if self._parts.show_rules:
+            for live in lives.values():
+                live.exposed = self.engine.exposed(live.states)
