@@ -50,11 +50,6 @@ class Run(RunState):
         return self._order.attempt
 
     @property
-    def ended_at(self) -> float | None:
-        """Event time of the end record of the present attempt."""
-        return self._order.ended_at
-
-    @property
     def stall_at(self) -> float | None:
         """When silence becomes a stall, by the clock of `last_arrival`; None when ended or with fewer than two records."""
         after = self._life.stall_after

@@ -5,7 +5,6 @@ A run that vanishes here is not lost: the store has its checkpoint, and it comes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from collector.model import RunStatus
@@ -43,18 +42,10 @@ class Runs:
         self.recorded_for = recorded_for
         self.vocabularies = Vocabularies(frozenset(definitions()))
         """Shared by all runs, so that each vocabulary is compiled once."""
-        self.refused_records = 0
-        """Records of runs beyond `max_runs`, since the start."""
-        self._refused: set[str] = set()
         self._runs: dict[str, Run] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
-
-    @property
-    def refused_runs(self) -> int:
-        """Distinct runs beyond `max_runs`, counted up to `max_runs` of them."""
-        return len(self._refused)
 
     def get(self, run_id: str) -> Run | None:
         """The run, if it is in memory."""
@@ -71,7 +62,7 @@ class Runs:
         )
 
     def load(self, data: bytes) -> Run:
-        """A run from its dump, with these limits; not in here yet. Raises collector.run.IncompatibleDump."""
+        """A run from its dump, with these limits; not in here yet. Raises collector.run_state.IncompatibleDump."""
         return Run.load(
             data,
             depth=self.depth,
@@ -81,18 +72,14 @@ class Runs:
         )
 
     def create(self, run_id: str) -> Run | None:
-        """A new run, in here; None (and counted) when there are as many as there may be. The caller knows that it is new."""
+        """A new run, in here; None when there are as many as there may be. The caller knows that it is new."""
         run = self.make(run_id)
         return run if self.add(run) else None
 
     def add(self, run: Run) -> bool:
-        """Take a run in (a restored one); False, and counted, when there are as many as there may be."""
+        """Take a run in (a restored one); False when there are as many as there may be."""
         if run.run not in self._runs and len(self._runs) >= self.max_runs:
-            self.refused_records += 1
-            if len(self._refused) < self.max_runs:
-                self._refused.add(run.run)
             return False
-        self._refused.discard(run.run)
         self._runs[run.run] = run
         return True
 
@@ -105,10 +92,6 @@ class Runs:
     def forget(self, run_id: str) -> None:
         """Let a run go: its partition is another collector's now."""
         self._runs.pop(run_id, None)
-
-    def active(self) -> Iterator[Run]:
-        """All runs in memory, in the order in which they came."""
-        return iter(list(self._runs.values()))
 
     def expired(self, now: float) -> list[str]:
         """Runs that need not be kept at `now` (by the clock of arrivals): finished and shown long enough, or silent for very

@@ -60,15 +60,6 @@ def load_text(text: str, file: str = "rules.yaml", known_metrics: Collection[str
     return bundle
 
 
-def check(paths: Sequence[Path], known_metrics: Collection[str] | None = None) -> list[ConfigError]:
-    """All faults that keep the files from loading; empty when they load."""
-    try:
-        load_bundle(paths, known_metrics)
-    except ConfigErrors as errors:
-        return errors.errors
-    return []
-
-
 class _Loading:
     """One load: the files read so far and the faults found so far."""
 

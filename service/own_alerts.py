@@ -90,10 +90,6 @@ class OwnAlerts:
         state.episode += fires
         return [self._event(own, state, now, reason, value, limit)]
 
-    def happened(self, own: Own, now: float, reason: str) -> list[AlertEvent]:
-        """Something happened once; the alert ends by itself, see `settle`."""
-        return self.judge(own, True, now, reason=reason)
-
     def settle(self, now: float) -> list[AlertEvent]:
         """End what has been quiet for long enough."""
         events: list[AlertEvent] = []

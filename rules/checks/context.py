@@ -69,10 +69,6 @@ class Context:
         """The expressions that are true or false."""
         return (found for found in self.expressions if isinstance(found.rule, AlertRule))
 
-    def condition(self, rule: AlertRule) -> Node:
-        """The condition of an alert, its variables set in."""
-        return settled(rule.node, self.values[rule.group])
-
     def metrics(self, node: Node) -> tuple[str, ...]:
         """Names of the metrics behind an expression, record rules looked through; raw keys in backquotes."""
         found: dict[str, None] = {}

@@ -194,12 +194,3 @@ windows = Table(
     # When one that comes once is over for good; None for a weekly one.
     Column("over_at", Double, index=True),
 )
-
-acks = Table(
-    "acks",
-    metadata,
-    Column("incident", String(320), primary_key=True),
-    Column("owner", String(256), nullable=False),
-    Column("acknowledged_at", Double, nullable=False),
-    Column("expires_at", Double, nullable=False),
-)

@@ -16,7 +16,7 @@ from collector.names import Vocabularies
 from collector.run import Run
 from collector.run_state import DEPTH, IncompatibleDump
 from collector.series import SLACK
-from collector.signals.prompts import MAX_SLOTS, digest_of
+from collector.signals.prompts import MAX_SLOTS, digests_of
 from collector.signals.zero_variance import ZeroVariance
 from tests.collector.records import GAP, apply, ended, groups, opened, played, row, time_of
 from tocsin import wire
@@ -269,7 +269,7 @@ def test_memory_of_a_run() -> None:
         run = played((record(step) for step in range(330)), vocabularies=vocabularies)
         (prompts,) = [signal._prompts for signal in run._signals if isinstance(signal, ZeroVariance)]
         for n in range(20_000):
-            prompts.visit([digest_of(f"p{n}")], [1], 8)
+            prompts.visit(digests_of([f"p{n}"]), [1], 8)
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -13,21 +13,19 @@ def made(runs: Runs, run_id: str) -> Run:
     return run
 
 
-def test_the_first_runs_are_kept_and_the_rest_counted() -> None:
+def test_the_first_runs_are_kept_and_the_rest_refused() -> None:
     runs = Runs(max_runs=2)
     first = made(runs, "a")
     made(runs, "b")
     assert runs.create("c") is None
-    assert runs.create("c") is None
     assert runs.create("d") is None
-    assert (runs.refused_records, runs.refused_runs, len(runs)) == (3, 2, 2)
+    assert len(runs) == 2
     assert runs.get("a") is first
     assert runs.get("c") is None
     runs.forget("a")
     runs.forget("a")
     made(runs, "c")
-    assert [run.run for run in runs.active()] == ["b", "c"]
-    assert runs.refused_runs == 1
+    assert [exposed.run for exposed in runs.exposed()] == ["b", "c"]
 
 
 def test_limits_reach_the_runs() -> None:

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from rules.bundle import Bundle, Stage
-from rules.loader import check, load_bundle, shipped_packs
+from rules.loader import load_bundle, shipped_packs
 from rules.model import Severity
 from rules.overrides import effective
 from rules.timing import NOT_AT_ALL
 from service.baselines import load_baselines
 from service.bundles import known_metrics
+from tests.kit.rule_faults import load_faults
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules" / "bundles.md"
 CHANGE, FINAL, OVERRIDES, BASELINE = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -41,7 +42,7 @@ def test_the_change(tmp_path: Path) -> None:
 def test_what_is_final_stops_the_others(tmp_path: Path) -> None:
     assert bundle(tmp_path, FINAL).alert("LogprobGapStop").stage is Stage.PAGE
     for text, count in ((CHANGE, 2), (OVERRIDES, 2)):
-        found = check(paths(tmp_path, FINAL, text))
+        found = load_faults(paths(tmp_path, FINAL, text))
         assert len(found) == count
         assert all("is final, see" in error.message and str(tmp_path / "0.yaml") in error.message for error in found)
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from rules.bundle import Bundle
 from rules.config_errors import ConfigErrors, Mark
 from rules.layering import Layer, Leaf, LeafPath, conflicts, merge
-from rules.loader import check, load_bundle, load_text
+from rules.loader import load_bundle, load_text
 from rules.model import Severity
 from rules.timing import NOT_AT_ALL, Domain, Span
 from rules.yaml_tree import Scalar
+from tests.kit.rule_faults import load_faults
 
 BASE = """\
 group: g
@@ -58,7 +59,7 @@ def loaded(tmp_path: Path, *texts: str) -> Bundle:
 
 def faults(tmp_path: Path, *texts: str) -> list[str]:
     """`layer1/g.yaml:3:5: message` of each fault."""
-    return [str(error).removeprefix(f"{tmp_path}/") for error in check(layers(tmp_path, *texts))]
+    return [str(error).removeprefix(f"{tmp_path}/") for error in load_faults(layers(tmp_path, *texts))]
 
 
 # ---- what a later layer changes -----------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from rules.bundle import OnGap, OnNonFinite
 from rules.config_errors import ConfigErrors
-from rules.loader import check, load_bundle, load_text, shipped_packs
+from rules.loader import load_bundle, load_text, shipped_packs
 from rules.model import Severity
 from rules.timing import Domain, Span
+from tests.kit.rule_faults import load_faults
 
 GOOD = """\
 group: probability-consistency
@@ -264,19 +265,19 @@ def test_directories_are_read_in_the_order_of_names(tmp_path: Path) -> None:
 def test_a_group_is_one_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(with_rule(alert()), encoding="utf-8")
     (tmp_path / "b.yaml").write_text(with_rule(alert(alert="Other", id="other")), encoding="utf-8")
-    (fault,) = check([tmp_path])
+    (fault,) = load_faults([tmp_path])
     assert fault.message == f"group 'g' is in {tmp_path / 'a.yaml'} too (one group is one file)"
 
 
 def test_faults_of_several_files_come_together(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("group: [", encoding="utf-8")
     (tmp_path / "b.yaml").write_text(with_rule(alert("x >")), encoding="utf-8")
-    found = check([tmp_path, tmp_path / "none.yaml", tmp_path / "empty"])
+    found = load_faults([tmp_path, tmp_path / "none.yaml", tmp_path / "empty"])
     assert [Path(error.file).name for error in found] == ["a.yaml", "none.yaml", "empty", "b.yaml"]
 
 
 def test_the_shipped_packs_load() -> None:
-    assert check([shipped_packs()]) == []
+    assert load_faults([shipped_packs()]) == []
 
 
 @given(st.data())

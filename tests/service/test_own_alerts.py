@@ -20,8 +20,8 @@ def test_news_only() -> None:
 
 def test_what_happened_ends_by_itself() -> None:
     own = OwnAlerts("tocsin")
-    assert len(own.happened(Own.INTERNAL, 0.0, "boom")) == 1
-    assert own.happened(Own.INTERNAL, 100.0, "boom") == []
+    assert len(own.judge(Own.INTERNAL, True, 0.0, reason="boom")) == 1
+    assert own.judge(Own.INTERNAL, True, 100.0, reason="boom") == []
     assert own.settle(QUIET_SECONDS) == []
     (ended,) = own.settle(QUIET_SECONDS + 100.0)
     assert ended.state is EventState.RESOLVED

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.signals.prompts import MAX_SLOTS, PromptHistory, digest_of
+from collector.signals.prompts import MAX_SLOTS, PromptHistory, digests_of
+
+
+def digest_of(prompt: str) -> int:
+    return digests_of([prompt])[0]
 
 
 @settings(max_examples=50)

@@ -11,8 +11,6 @@ from tocsin.checks.values import Floats
 
 DECIMALS: Final = {f"{digits} decimals": digits for digits in (1, 2, 3, 4)}
 GRIDS: Final = ("bfloat16", "float16", *DECIMALS)
-_ON_GRID: Final = 1e-9
-"""A decimal that went through float64 is this close to its grid; one that went through float32 is checked at float32."""
 
 
 def bfloat16(values: NDArray[Any]) -> NDArray[np.float32]:
