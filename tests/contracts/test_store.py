@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
-from alerts.matching import MatchEntry
 from alerts.model import Action, Delivery, DeliveryStatus
-from alerts.muting.hours import Hours
-from alerts.muting.model import Silence, Window
 from collector.model import RunStatus
 from rules.model import EventState, Severity
-from service.store import schema
 from service.store.deliveries import Backlog
 from service.store.model import (
     Advance,
     Commit,
     DuplicateDelivery,
     PositionLost,
-    Retention,
-    SchemaMismatch,
     StateRow,
-    StoredRecord,
-    StoreError,
 )
 from service.store.store import IN_MEMORY, Store
 from tests.kit.commits import contents, delivery, event, incident, nth, raw, run_row
@@ -174,65 +165,6 @@ def test_incidents_of_a_run_are_the_open_ones_and_the_newest(store: Store) -> No
     assert [found.id for found in store.open_incidents()] == ["r#2"]
 
 
-def test_sweep_never_takes_what_a_restart_needs(store: Store) -> None:
-    rows = [StoredRecord("r", sequence, raw(sequence * 10)) for sequence in range(1, 11)]
-    store.commit(Commit([Advance("p/0", None, 110)], 1.0, records=rows, runs=[run_row(sequence=10)]))
-    keep = Retention(records_per_run=2, record_age=0.0, history_age=1e9)
-    assert store.sweep(keep, now=1e6).records == 0, "there is no checkpoint yet"
-    store.commit(Commit([Advance("p/0", 110, 110)], 1.0, runs=[run_row(sequence=6, checkpoint=b"six")]))
-    store.commit(Commit([Advance("p/0", 110, 110)], 1.0, runs=[run_row(sequence=10)]))
-    assert store.sweep(keep, now=1e6).records == 6
-    restored = store.restore("r")
-    assert restored is not None
-    assert [record.sequence for record in restored.records] == [7, 8, 9, 10]
-
-
-def test_sweep_bounds_by_count_alone(store: Store) -> None:
-    rows = [StoredRecord("r", sequence, raw(sequence * 10)) for sequence in range(1, 11)]
-    run = run_row(sequence=10, checkpoint=b"ten")
-    store.commit(Commit([Advance("p/0", None, 110)], 1.0, records=rows, runs=[run]))
-    assert store.sweep(Retention(records_per_run=4, record_age=1e9), now=100.0).records == 6
-
-
-def test_sweep_forgets_ended_runs_but_no_open_incident_and_no_open_delivery(store: Store) -> None:
-    about = event()
-    store.commit(
-        Commit(
-            [Advance("p/0", None, 10)],
-            1.0,
-            runs=[run_row("ended", status=RunStatus.FINISHED), run_row("r", status=RunStatus.FAILED), run_row("runs")],
-            states=[StateRow("ended", "a", "{}", b"x"), StateRow("r", "a", "{}", b"x")],
-            events=[about],
-            incidents=[incident(), incident(number=2, closed_at=80.0), incident(number=3, closed_at=80.0)],
-            deliveries=[
-                delivery("open"),
-                *(_of(f"r#{number}", name) for number, name in ((2, "waits"), (3, "sent"))),
-            ],
-        )
-    )
-    sent = next(row for row in store.deliveries.due("chat", 1e3, 10) if row.id == "sent")
-    sent.status = DeliveryStatus.SENT
-    store.deliveries.finish(sent)
-
-    swept = store.sweep(Retention(history_age=10.0), now=1e6)
-
-    assert (swept.runs, swept.incidents, swept.deliveries, swept.events) == (1, 1, 1, 1)
-    assert {row.run for row in store.runs()} == {"r", "runs"}
-    assert [found.number for found in store.incidents("r")] == [1, 2]
-    assert {row.id for row in store.deliveries.due("chat", 1e3, 10)} == {"open", "waits"}
-    assert [found.alert for found in store.firing()] == [about.alert], "the log forgets; what fires now stays"
-
-
-def test_a_run_that_comes_again_after_it_was_forgotten_does_not_meet_its_old_checkpoint(store: Store) -> None:
-    ended = run_row("ended", status=RunStatus.FINISHED, checkpoint=b"of long ago")
-    store.commit(Commit([Advance("p/0", None, 10)], 1.0, runs=[ended, run_row("r", checkpoint=b"of r")]))
-    assert store.sweep(Retention(history_age=10.0), now=1e6).runs == 1
-    store.commit(Commit([Advance("p/0", 10, 20)], 1e6, runs=[run_row("ended")]))
-    again, other = store.restore("ended"), store.restore("r")
-    assert again is not None and (again.checkpoint, again.checkpoint_sequence) == (None, 0)
-    assert other is not None and other.checkpoint == b"of r"
-
-
 def test_the_backlog_is_what_is_not_final(store: Store) -> None:
     assert store.deliveries.backlog() == {}
     store.commit(nth(0))
@@ -311,90 +243,6 @@ def test_threads_take_turns(store: Store) -> None:
         thread.join()
     assert failures == []
     assert [row.id for row in store.deliveries.due("chat", 1e3, 100)] == ["r/1"]
-
-
-def test_a_store_of_another_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'old.db'}"
-    with Store(url) as old, old.database.write() as connection:
-        connection.execute(update(schema.meta).values(value="99"))
-    with pytest.raises(SchemaMismatch, match=rf"version 99.*needs {schema.SCHEMA_VERSION}"):
-        Store(url)
-
-
-def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'foreign.db'}"
-    with Store(url) as store, store.database.write() as connection:
-        schema.meta.drop(connection)
-    with pytest.raises(SchemaMismatch, match="other tables"):
-        Store(url)
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("sqlite:////nowhere/at/all/tocsin.db", "cannot open the store"),
-        ("not a url", "cannot use the store"),
-        ("nosuch://user:secret@host/db", r"nosuch://\*\*\*@host/db"),
-    ],
-)
-def test_a_store_that_cannot_be_opened_says_so_in_one_line(url: str, message: str) -> None:
-    with pytest.raises(StoreError, match=message) as raised:
-        Store(url)
-    assert "secret" not in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_what_the_driver_raises_is_a_store_error(store: Store) -> None:
-    """Whatever is called. The values of the statement, which hold what runs say, are not part of what it says."""
-    store.commit(nth(0))
-    silence = Silence(id="s", match=MatchEntry(run="secret-run"), owner="ada", reason="r", starts_at=0.0, expires_at=1.0)
-    window = Window(
-        name="w", match=MatchEntry(run="*"), owner="ada", reason="r", hours=Hours(begins="22:00", ends="07:00", zone="UTC")
-    )
-    row = delivery("secret-run")
-    calls: list[Callable[[], object]] = [
-        lambda: store.commit(nth(1)),
-        lambda: store.position("p/0"),
-        lambda: store.restore("r"),
-        lambda: store.states("r"),
-        lambda: store.runs(),
-        lambda: store.incidents("r"),
-        lambda: store.open_incidents(),
-        lambda: store.incident("secret-run#1"),
-        lambda: store.alerts(run="secret-run"),
-        lambda: store.firing("secret-run"),
-        lambda: store.sweep(Retention(), 1.0),
-        lambda: store.mutes.declared(),
-        lambda: store.mutes.add_silence(silence),
-        lambda: store.mutes.expire_silence("s", 1.0),
-        lambda: store.mutes.add_window(window),
-        lambda: store.mutes.remove_window("w"),
-        lambda: store.deliveries.due("chat", 1.0, 10),
-        lambda: store.deliveries.next_due_at("chat"),
-        lambda: store.deliveries.begin(row),
-        lambda: store.deliveries.finish(row),
-        lambda: store.deliveries.delivered("chat", "secret-run#1", "f", 1),
-        lambda: store.deliveries.ending("chat", "secret-run#1", "f", 1),
-        lambda: store.deliveries.held("chat"),
-        lambda: store.deliveries.interrupted("chat"),
-        lambda: store.deliveries.waiting(),
-        lambda: store.deliveries.backlog(),
-        lambda: store.deliveries.revive(["chat"], 1.0),
-    ]
-    with store.database.write() as connection:
-        schema.metadata.drop_all(connection)
-    for number, call in enumerate(calls):
-        with pytest.raises(StoreError, match="OperationalError: no such table") as raised:
-            call()
-        assert "secret-run" not in str(raised.value) and "\n" not in str(raised.value), number
-    assert store.size() > 0, "what needs no table still works"
-
-
-def _of(incident_id: str, name: str) -> Delivery:
-    row = delivery(name)
-    row.incident = incident_id
-    row.dedup_key = name
-    return row
 
 
 def _key(number: int) -> Delivery:

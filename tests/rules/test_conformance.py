@@ -16,7 +16,7 @@ TESTED = {
         *("S01", "S02", "S03", "S04", "S05", "S06", "S07", "S08", "S09", "S10", "S11", "S12", "S13"),
     ),
     "alerts/test_delivery.py": ("N03", "N05"),
-    "alerts/test_incidents.py": ("I03", "N01"),
+    "alerts/test_incidents_vectors.py": ("I03", "N01"),
     "alerts/test_muting.py": ("N08",),
     "alerts/test_routing.py": ("N07",),
     "alerts/test_text.py": ("N09",),

@@ -31,10 +31,10 @@ from service.store.model import AlertRow, Commit, EvidenceRow
 from service.store.reading import Heard, Some
 from service.store.store import Store
 from tests.kit.commits import event, incident
+from tests.kit.page_clients import EVIL, reader
 from tests.kit.pages import RULES, RUN
 from tests.kit.pipelines import Bench, begin, engine, step
 from tests.service.test_http import Watched
-from tests.service.test_pages import EVIL, reader
 
 PATH = "/incidents/team%2Fabl%20%231%231"
 

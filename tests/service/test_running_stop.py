@@ -12,7 +12,7 @@ from service.control import newest
 from service.stop_requests import RECEIVER
 from tests.kit.collecting import spooled, until
 from tests.kit.running import ALERTS, CONFIG, Bench
-from tests.service.test_stop_requests import RULES, bad, fine, opened
+from tests.kit.stopping import RULES, bad, fine, opened
 from tocsin import spool
 
 SILENCED = f"""{ALERTS}maintenance:

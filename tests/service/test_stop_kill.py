@@ -19,7 +19,7 @@ from service.control import Control
 from service.stop_requests import RECEIVER
 from service.store.store import Store
 from tests.kit.pipelines import Bench, end, engine
-from tests.service.test_stop_requests import RULES, bad, fine, opened
+from tests.kit.stopping import RULES, bad, fine, opened
 from tocsin.control import StopRequest
 
 STEPS = 12

@@ -13,7 +13,7 @@ from service import control, stop_requests
 from service.stop_requests import Stop
 from service.store.store import Store
 from tests.kit.pipelines import Bench, end, engine
-from tests.service.test_stop_requests import GOOD_FOR, RULES, opened, row
+from tests.kit.stopping import GOOD_FOR, RULES, opened, row
 
 
 class Asked(RuleBasedStateMachine):

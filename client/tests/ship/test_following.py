@@ -5,55 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kit.log_following import NOW, NewShip, Ship, append, row, steps, told
 from tocsin.formats.merge import GRACE_SECONDS
 from tocsin.ship.bookmarks import Bookmarks, beside
 from tocsin.ship.follow import Follower
 from tocsin.ship.shipper import Log, Shipper
 from tocsin.ship.source import Reading
 from tocsin.transports.memory import MemoryTransport
-from tocsin.wire import EndRecord, Record, RunRecord, StepRecord
-
-NOW = 1790000000.0
-NewShip = Callable[..., "Ship"]
-
-
-class Ship:
-    """A tocsin-ship on one path; `start` is a new process with the same files."""
-
-    def __init__(self, path: Path, *, format: str = "auto", from_end: bool = False, to: str = "memory:") -> None:
-        self.path = path
-        self.format = format
-        self.from_end = from_end
-        self.to = to
-        self.transport = MemoryTransport()
-        self.said: list[str] = []
-        self.follower, self.shipper = self._made()
-
-    def close(self) -> None:
-        self.shipper.close()
-
-    def start(self) -> Ship:
-        self.close()
-        self.follower, self.shipper = self._made()
-        return self
-
-    def _made(self) -> tuple[Follower, Shipper]:
-        bookmarks = Bookmarks(beside(self.path))
-        reading = Reading(to=self.to, run="r", bookmarks=bookmarks, key="log", clock=lambda: NOW, from_end=self.from_end)
-        follower = Follower(self.path, self.format, reading)
-        return follower, Shipper([Log(follower, reading)], self.transport, self.said.append)
-
-    def poll(self, *, last: bool = False) -> list[Record]:
-        """What one look brings."""
-        before = len(self.transport.messages)
-        while self.shipper.poll_once(last=last):
-            pass
-        return self.transport.records[before:]
+from tocsin.wire import StepRecord
 
 
 @pytest.fixture
@@ -68,25 +32,6 @@ def ship_on() -> Iterator[Callable[..., Ship]]:
     yield make
     for ship in made:
         ship.close()
-
-
-def told(records: Sequence[Record]) -> list[tuple[str, int, int]]:
-    """(kind, attempt, step) of each record."""
-    kinds = {RunRecord: "run", StepRecord: "step", EndRecord: "end"}
-    return [(kinds[type(record)], record.attempt, getattr(record, "step", 0)) for record in records]
-
-
-def steps(records: Sequence[Record]) -> list[tuple[int, int]]:
-    return [(record.attempt, record.step) for record in records if isinstance(record, StepRecord)]
-
-
-def row(step: int, value: float = 0.5) -> str:
-    return json.dumps({"step": step, "data": {"actor/grad_norm": value}}) + "\n"
-
-
-def append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
 
 
 # --- growth ------------------------------------------------------------------------------------------------------------
@@ -149,120 +94,6 @@ def test_large_files_come_in_portions(tmp_path: Path, ship_on: NewShip) -> None:
     assert 0 < len(ship.transport.messages) < 600
     ship.poll()
     assert steps(ship.transport.records) == [(1, step) for step in range(1, 1801)]
-
-
-# --- restarts ------------------------------------------------------------------------------------------------------------
-
-
-def test_truncation_by_a_restart_is_a_new_attempt(tmp_path: Path, ship_on: NewShip) -> None:
-    """verl opens its file with "wb"."""
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1) + row(2) + row(3))
-    ship = ship_on(path)
-    ship.poll()
-    path.write_text(row(4))  # it goes on from a checkpoint: the step alone would not tell
-    assert told(ship.poll()) == [("run", 2, 0), ("step", 2, 4)]
-
-
-def test_truncation_that_grew_past_the_old_place_before_we_looked(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1, 0.25) + row(2, 0.25))
-    ship = ship_on(path)
-    ship.poll()
-    path.write_text("".join(row(step, 0.75) for step in range(1, 6)))
-    assert steps(ship.poll()) == [(2, step) for step in range(1, 6)]
-
-
-def test_truncation_while_nobody_looked(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1, 0.25) + row(2, 0.25))
-    ship = ship_on(path)
-    ship.poll()
-    path.write_text("".join(row(step, 0.75) for step in range(1, 6)))
-    assert steps(ship.start().poll()) == [(2, step) for step in range(1, 6)]
-    path.write_text("")
-    assert ship.start().poll() == []
-    append(path, row(6))
-    assert steps(ship.start().poll()) == [(3, 6)]
-
-
-def test_another_framework_at_the_same_path_is_read_in_its_own_format(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log"
-    path.write_text(row(1, 0.25) + row(2, 0.25))
-    ship = ship_on(path)
-    ship.poll()
-    path.write_text("".join(f"{{'loss': 0.5, 'grad_norm': 0.4, 'learning_rate': 1e-6, 'epoch': 0.{n}}}\n" for n in range(1, 6)))
-    assert len(steps(ship.start().poll(last=True))) == 5
-
-
-def test_rotation_goes_on_in_the_same_attempt(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1))
-    ship = ship_on(path)
-    ship.poll()
-    append(path, row(2))
-    path.rename(tmp_path / "log.jsonl.1")
-    assert steps(ship.poll()) == [(1, 2)]  # the path is gone, the open file is not
-    append(tmp_path / "log.jsonl.1", row(3))
-    path.write_text(row(4))
-    assert told(ship.poll()) == [("step", 1, 3), ("step", 1, 4)]
-
-
-def test_rotation_while_nobody_looked(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1))
-    ship = ship_on(path)
-    ship.poll()
-    append(path, row(2))
-    path.rename(tmp_path / "log.jsonl.1")
-    path.write_text(row(3))
-    assert steps(ship.start().poll()) == [(1, 2), (1, 3)]
-
-
-def test_replacement_by_a_restart_is_a_new_attempt(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1) + row(2))
-    ship = ship_on(path)
-    ship.poll()
-    (tmp_path / "new").write_text(row(1, 0.75))
-    (tmp_path / "new").replace(path)
-    assert told(ship.poll()) == [("run", 2, 0), ("step", 2, 1)]
-
-
-def test_a_copy_of_the_log_is_gone_on_with(tmp_path: Path, ship_on: NewShip) -> None:
-    """Another inode, the same bytes: restored from a backup, moved to another disk."""
-    path = tmp_path / "log.jsonl"
-    path.write_text(row(1) + row(2))
-    ship = ship_on(path)
-    ship.poll()
-    (tmp_path / "copy").write_text(path.read_text() + row(3))
-    (tmp_path / "copy").replace(path)
-    assert told(ship.start().poll()) == [("step", 1, 3)]
-
-
-def test_a_table_that_is_begun_anew_has_a_header_of_its_own(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("step,actor_lr,kl\n1,0.5,1\n2,0.5,1\n")
-    ship = ship_on(path)
-    ship.poll()
-    path.write_text("step,kl,actor_lr\n3,7,8\n")
-    (run, step) = ship.poll()
-    assert isinstance(run, RunRecord)
-    assert isinstance(step, StepRecord)
-    assert (step.attempt, step.metrics) == (2, {"kl": 7.0, "actor_lr": 8.0})
-
-
-def test_consoles_restart_in_the_same_file(tmp_path: Path, ship_on: NewShip) -> None:
-    path = tmp_path / "train.log"
-    console = "noise\n  0%|  | 0/4 [00:00<?, ?it/s]\n" + "".join(
-        f"\r {25 * step}%|#  | {step}/4 [00:01<00:01]\r{' ' * 30}\r{{'loss': 0.5, 'grad_norm': 1.0, 'epoch': {step / 4}}}\n"
-        for step in (2, 4)
-    )
-    path.write_text(console)
-    ship = ship_on(path)
-    assert steps(ship.poll()) == [(1, 2), (1, 4)]
-    append(path, console)
-    assert steps(ship.start().poll()) == [(2, 2), (2, 4)]
 
 
 # --- where to begin -----------------------------------------------------------------------------------------------------
