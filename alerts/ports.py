@@ -1,5 +1,5 @@
 """The two seams of delivery: receivers (outwards) and the delivery queue (to the store). Each has one suite that is run on
-every implementation: `tests/alerts/test_receivers.py` and `tests/contracts/test_delivery_queue.py`."""
+every implementation: `tests/alerts/test_receivers*.py` and `tests/contracts/test_delivery_queue.py`."""
 
 from __future__ import annotations
 
