@@ -57,8 +57,7 @@ class Pipeline:
         rejected = len(batch.faults)
         for fault in batch.faults:
             self._letters.put(fault.partition, fault.offset, "unreadable", fault.reason, fault.value, now)
-        for raw in batch.records:
-            rejected += not self._record(raw, pending, now, silence)
+        rejected += self._evaluating.records(self._unread(batch, pending), pending, now, silence=silence)
         if batch.records or batch.faults:
             self._watch.count(len(batch.records) - rejected + len(batch.faults), rejected, pending, now)
         processed = self._commit(pending, now)
@@ -166,16 +165,18 @@ class Pipeline:
         if batch.assigned:
             self._quiet.forget()
 
-    def _record(self, raw: RawRecord, pending: Pending, now: float, silence: bool) -> bool:
-        """Whether the value was a record."""
-        if raw.partition not in self._positions:
-            self._positions[raw.partition] = self._parts.store.position(raw.partition)
-        at = pending.ends.get(raw.partition, self._positions[raw.partition])
-        if at is not None and raw.offset < at:
-            return True  # read before; a source may give a record again after it was opened anew
-        accepted = self._evaluating.record(raw, pending, now, silence=silence)
-        pending.read(raw.partition, raw.next_offset)
-        return accepted
+    def _unread(self, batch: Batch, pending: Pending) -> list[RawRecord]:
+        """Without what was read before: a source may give a record again after it was opened anew."""
+        records: list[RawRecord] = []
+        for raw in batch.records:
+            partition = raw.partition
+            if partition not in self._positions:
+                self._positions[partition] = self._parts.store.position(partition)
+            at = pending.ends.get(partition, self._positions[partition])
+            if at is None or raw.offset >= at:
+                records.append(raw)
+                pending.read(partition, raw.next_offset)
+        return records
 
     # ---- what no record caused
 

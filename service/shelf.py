@@ -47,6 +47,10 @@ class Shelf:
         for live in self._lives.values():
             live.run.depth = self.runs.depth
 
+    def known(self, run: str) -> Live | None:
+        """The run, if it is in memory."""
+        return self._lives.get(run)
+
     def get(self, run: str, partition: str, busy: Collection[str] = ()) -> Live | None:
         """The run, from memory, from the store, or new; None when there is no room for another one.
 

@@ -26,7 +26,7 @@ from service import bundles
 from service.evidence.clerk import Clerk
 from service.live import ClockKind, Facts
 from service.own_alerts import OwnAlerts
-from service.parts import Parts
+from service.parts import ROUND_BYTES, Parts
 from service.pipeline import Pipeline
 from service.shelf import Shelf
 from service.stop_requests import Stops
@@ -112,6 +112,8 @@ class Bench:
         recorded_for: RecordedFor | None = None,
         stops: bool = False,
         evidence: bool = False,
+        round_bytes: int = ROUND_BYTES,
+        rejected_share: float = 0.05,
     ) -> None:
         self._options: dict[str, Any] = {
             "rules": rules,
@@ -128,6 +130,8 @@ class Bench:
             "recorded_for": recorded_for,
             "stops": stops,
             "evidence": evidence,
+            "round_bytes": round_bytes,
+            "rejected_share": rejected_share,
         }
         self.url = url
         self.now = 0.0
@@ -160,6 +164,8 @@ class Bench:
                 clerk=self.clerk if evidence else None,
                 stops=Stops(3_600.0, mute or (lambda _event, _now: None)) if stops else None,
                 checkpoint_rows=checkpoint_rows,
+                round_bytes=round_bytes,
+                rejected_share=rejected_share,
             )
         )
         self.source = MemorySource(self.log, max_records=batch)
