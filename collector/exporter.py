@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final, ParamSpec
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from collector import exposition, health
-from collector.exposition import RULE_FAMILIES, Column, Row, columns, row
+from collector.exposition import RULE_FAMILIES, Rows
 from collector.health import DEFINITIONS, Health, Histogram, Kind
 from collector.model import AlertShown, RulesExposed
 from collector.snapshot import RunExposed
@@ -26,6 +26,9 @@ from collector.snapshot import RunExposed
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+P = ParamSpec("P")
 
 
 class Exporter:
@@ -63,47 +66,48 @@ class Exporter:
     def _runs(self, shown: dict[str, bytes]) -> Iterator[bytes]:
         """The families of runs. The two labels of each run that is there are left in `shown`."""
         families: dict[str, list[bytes]] = {name: [] for name in self._series.headers}
-        own: list[Row[str, float]] = []
-        series: list[Row[str, float]] = []
+        own: Rows[str, float] = Rows()
+        series: Rows[str, float] = Rows()
         for exposed in self._runs_exposed():
             try:
                 text = exposition.identity(exposed)
                 who, info = exposition.encoded(text), exposition.info_line(text, exposed.labels)
-                every = row(exposition.EVERY_RUN, who, exposition.every_run(exposed))
-                series.append(row(exposed.keys, who, exposed.values))
+                every = exposition.every_run(exposed)
+                series.add(exposed.keys, who, exposed.values)
             except Exception:
                 self._fault("run")
                 continue
-            own.append(every)
+            own.add(exposition.EVERY_RUN, who, every)
             families[exposition.INFO].append(info)
             shown[exposed.run] = who
-        for name, column in columns(own).items():
-            families[name].append(self._lines(name, "} ", column))
-        for key, column in columns(series).items():
+        for name, column in own.columns().items():
+            families[name].append(self._part(exposition.lines, name, "} ", column))
+        for key, column in series.columns().items():
             name, tail = self._series.place(key)
-            families[name].append(self._lines(name, tail, column))
+            families[name].append(self._part(exposition.lines, name, tail, column))
         for name, header in self._series.headers.items():
             yield from _family(header, families[name])
 
     def _rules(self, shown: dict[str, bytes]) -> Iterator[bytes]:
         """The families of rules, of the runs in `shown`: where a run is gone, so are its rules."""
-        found = [(shown[run], exposed) for run, exposed in self._rules_exposed() if run in shown]
+        given = list(self._rules_exposed())
         for family in RULE_FAMILIES:
-            rows: list[Row[AlertShown, float | None]] = []
-            for who, exposed in found:
-                try:
-                    rows.append(row(exposed.alerts, who, family.values(exposed)))
-                except Exception:
-                    self._fault("rule")
-            parts = [self._lines(family.name, family.tail(alert), column) for alert, column in columns(rows).items()]
-            yield from _family(family.header, parts)
+            rows: Rows[AlertShown, Any] = Rows()
+            for run, exposed in given:
+                if (who := shown.get(run)) is not None:
+                    try:
+                        rows.add(exposed.alerts, who, family.values(exposed))
+                    except Exception:
+                        self._fault("rule")
+            columns = rows.columns().items()
+            yield from _family(family.header, [self._part(family.lines, alert, column) for alert, column in columns])
 
     def _own(self, _shown: dict[str, bytes]) -> Iterator[bytes]:
         yield prometheus_client.generate_latest(self._registry)
 
-    def _lines(self, name: str, tail: str, column: Column[float] | Column[float | None]) -> bytes:
+    def _part(self, write: Callable[P, bytes], *args: P.args, **kwargs: P.kwargs) -> bytes:
         try:
-            return exposition.lines(f"{name}{{", tail, column)
+            return write(*args, **kwargs)
         except Exception:
             self._fault("series")
             return b""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -58,14 +58,6 @@ V = TypeVar("V")
 # ---- columns
 
 
-class Row(NamedTuple, Generic[K, V]):
-    """What one run brings: its two labels, and as many values as keys."""
-
-    keys: tuple[K, ...]
-    who: bytes
-    values: Sequence[V]
-
-
 class Column(NamedTuple, Generic[V]):
     """One series, or one alert, of the runs that have it."""
 
@@ -73,32 +65,38 @@ class Column(NamedTuple, Generic[V]):
     values: list[V]
 
 
-def row(keys: tuple[K, ...], who: bytes, values: Sequence[V]) -> Row[K, V]:
-    """A row. Raises ValueError when there are not as many values as keys."""
-    if len(values) != len(keys):
-        raise ValueError(f"{len(values)} values of {len(keys)} series")
-    return Row(keys, who, values)
+class Rows(Generic[K, V]):
+    """What runs bring, row by row, to be turned into columns. It makes no object per row: thousands of new ones at once are a
+    search for cycles, during which nothing else runs."""
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[K, ...], tuple[list[bytes], list[Sequence[V]]]] = {}
+        """Of rows with the same keys: whose they are, and their values."""
+
+    def add(self, keys: tuple[K, ...], who: bytes, values: Sequence[V]) -> None:
+        """One run's. Raises ValueError when there are not as many values as keys."""
+        if len(values) != len(keys):
+            raise ValueError(f"{len(values)} values of {len(keys)} series")
+        alike = self._alike.get(keys)
+        if alike is None:
+            alike = self._alike[keys] = ([], [])
+        alike[0].append(who)
+        alike[1].append(values)
+
+    def columns(self) -> dict[K, Column[V]]:
+        """The columns by key. Rows with the same keys are turned all at once."""
+        found: dict[K, Column[V]] = {}
+        for keys, (who, rows) in self._alike.items():
+            for key, values in zip(keys, zip(*rows, strict=True), strict=True):
+                column = found.get(key)
+                if column is None:
+                    column = found[key] = Column([], [])
+                column.who.extend(who)
+                column.values.extend(values)
+        return found
 
 
-def columns(rows: Iterable[Row[K, V]]) -> dict[K, Column[V]]:
-    """Rows turned into columns by key; those with the same keys all at once."""
-    alike: dict[tuple[K, ...], tuple[list[bytes], list[Sequence[V]]]] = {}
-    for keys, who, values in rows:
-        if (group := alike.get(keys)) is None:
-            group = alike[keys] = ([], [])
-        group[0].append(who)
-        group[1].append(values)
-    found: dict[K, Column[V]] = {}
-    for keys, (names, several) in alike.items():
-        for key, column in zip(keys, zip(*several, strict=True), strict=True):
-            if (known := found.get(key)) is None:
-                known = found[key] = Column([], [])
-            known.who.extend(names)
-            known.values.extend(column)
-    return found
-
-
-def lines(head: str, tail: str, column: Column[float] | Column[float | None]) -> bytes:
+def lines(family: str, tail: str, column: Column[float] | Column[float | None]) -> bytes:
     """The lines of one column, one per value that is not None. Raises TypeError for what is no number."""
     who = column.who
     # All numbers at once, in the fewest digits that bring them back, as `repr` writes them but ten times as fast.
@@ -108,7 +106,7 @@ def lines(head: str, tail: str, column: Column[float] | Column[float | None]) ->
         found = zip(who, numbers, column.values, strict=True)
         kept = [(one, n if n[0] in _NUMERIC else _word(value)) for one, n, value in found if value is not None]
         who, numbers = [one for one, _ in kept], [number for _, number in kept]
-    parts = [head.encode(), b"", encoded(tail), b""] * len(who)
+    parts = [encoded(f"{family}{{"), b"", encoded(tail), b""] * len(who)
     parts[1::4] = who
     parts[3::4] = numbers
     return b"".join(parts)
@@ -196,13 +194,21 @@ class RuleFamily(NamedTuple):
     name: str
     help: str
     tail: Callable[[AlertShown], str]
-    values: Callable[[RulesExposed], Sequence[float | None]]
+    values: Callable[[RulesExposed], Sequence[Any]]
     """By alert; None where there is nothing to show."""
+    numbers: Mapping[Any, float] | None = None
+    """What stands for values that are words."""
 
     @property
     def header(self) -> bytes:
         """The lines before its samples."""
         return _header(self.name, self.help)
+
+    def lines(self, alert: AlertShown, column: Column[Any]) -> bytes:
+        """Those of one alert. Raises what `lines` raises, and KeyError for a word that stands for nothing."""
+        if self.numbers is not None:
+            column = Column(column.who, [self.numbers[word] for word in column.values])
+        return lines(self.name, self.tail(alert), column)
 
 
 def _named(alert: AlertShown) -> str:
@@ -213,13 +219,9 @@ def _ranked(alert: AlertShown) -> str:
     return f',alert="{escaped(alert.name)}",severity="{escaped(alert.severity)}",layer="{alert.layer}"}} '
 
 
-def _states(exposed: RulesExposed) -> list[float]:
-    return [RULE_STATES[word] for word in exposed.states]
-
-
 _STATE_HELP: Final = "State of an alert on a run: 0 inactive, 1 pending, 2 explained by an earlier layer, 3 firing"
 RULE_FAMILIES: Final = (
-    RuleFamily("tocsin_alert_state", _STATE_HELP, _ranked, _states),
+    RuleFamily("tocsin_alert_state", _STATE_HELP, _ranked, attrgetter("states"), RULE_STATES),
     RuleFamily("tocsin_rule_value", "What the alert's rule compares", _named, attrgetter("values")),
     RuleFamily("tocsin_rule_limit", "What the alert's rule compares with", _named, attrgetter("limits")),
 )

@@ -219,7 +219,7 @@ OF_EVERY_RUN = (exposition.INFO, *exposition.EVERY_RUN)
 @given(st.lists(st.one_of(MAYBE, st.integers(-(2**63), 2**63), st.booleans()), min_size=1))
 def test_numbers_come_back_to_the_last_bit(values: list[float | None]) -> None:
     who = [f"{at}" for at in range(len(values))]
-    text = exposition.lines("x{", "} ", exposition.Column([name.encode() for name in who], values)).decode()
+    text = exposition.lines("x", "} ", exposition.Column([name.encode() for name in who], values)).decode()
     found = [line.split("} ") for line in text.splitlines()]
     assert [float(number).hex() for _, number in found] == [float(value).hex() for value in values if value is not None]
     assert [line for line, _ in found] == [f"x{{{name}" for name, value in zip(who, values, strict=True) if value is not None]
@@ -270,18 +270,20 @@ def test_one_failing_run_does_not_fail_the_scrape() -> None:
 
 def test_what_is_no_number_costs_its_series_and_no_other() -> None:
     own, much = Health(), cast(float, "much")
-    alert = AlertShown("A", "page", 1)
+    first, second = AlertShown("A", "page", 1), AlertShown("B", "page", 1)
     runs = (exposed(["grad_norm", "reward_mean"], [much, 1.0]), exposed(["grad_norm"], [2.0], run="s"))
     rules = [
-        ("r", RulesExposed((alert,), ["unheard of"], [1.0], [2.0])),
-        ("s", RulesExposed((alert,), ["firing"], [1.0], [2.0, 3.0])),
+        ("r", RulesExposed((first, second), ["unheard of", "firing"], [1.0, 2.0], [2.0, 3.0])),
+        ("s", RulesExposed((second,), ["firing"], [1.0], [2.0, 3.0])),
     ]
     found = parsed(render(*runs, rules=rules, own=own))
     assert sample(found, "tocsin_reward_mean") == 1.0
     assert "tocsin_grad_norm" not in {name for name, _ in found}
-    assert own.values(health.SCRAPE_FAULTS) == {("series",): 1.0, ("rule",): 2.0}
-    assert sample(found, "tocsin_rule_value", alert="A") == 1.0
-    assert sorted(dict(labels)["run"] for name, labels in found if name == "tocsin_alert_state") == ["s"]
+    states = [dict(labels) for name, labels in found if name == "tocsin_alert_state"]
+    assert sorted((labels["run"], labels["alert"]) for labels in states) == [("r", "B"), ("s", "B")]
+    limits = [dict(labels)["run"] for name, labels in found if name == "tocsin_rule_limit"]
+    assert limits == ["r", "r"], "a run with a limit too many has none"
+    assert own.values(health.SCRAPE_FAULTS) == {("series",): 2.0, ("rule",): 1.0}
 
 
 def test_the_parts_are_the_whole() -> None:
