@@ -13,27 +13,8 @@ from service.evidence import clerk, gather
 from service.evidence.bundle import Bundle
 from service.evidence.export import readme
 from service.store.store import Store
+from tests.kit.pages import RULES
 from tests.kit.pipelines import Bench, begin, end, engine, step
-
-RULES = """
-group: test
-layer: 2
-question: Is it well?
-rules:
-  - alert: High
-    id: high
-    expr: grad_norm > 10
-    for: 2 records
-    severity: page
-    summary: "high"
-    next: ["look at the gradient"]
-  - alert: LowReward
-    id: low-reward
-    expr: reward_mean < 0
-    severity: warning
-    summary: "low"
-    next: ["look at the verifier", "look at the gradient"]
-"""
 
 
 def bench(**options: Any) -> Bench:
@@ -81,7 +62,7 @@ def test_the_bundle_is_written_with_the_incident() -> None:
         (41, "breach", 50.0, 10.0),
         (42, "breach", 50.0, 10.0),
     ]
-    assert found.checks[-1] == "look at the gradient"
+    assert found.checks[-2:] == ("look at the gradient", "then at the mask")
     line = next(line for line in found.lines if line.key == "grad_norm")
     assert (line.steps[0], line.steps[-1], line.values[-1]) == (1, 42, 50.0) and line.centre == pytest.approx(1.1)
     assert found.left_out == ()
@@ -167,7 +148,7 @@ def test_the_evidence_of_a_page_is_not_that_of_a_warning_long_before_it(batch: i
     assert (line.steps[-1], line.values[-1]) == (102, 50.0)
     low = found.rules[1]
     assert low.said[-1].step == 41, "what the rules before it said stays"
-    assert found.checks[-2:] == ("look at the gradient", "look at the verifier")
+    assert found.checks[-3:] == ("look at the gradient", "then at the mask", "look at the verifier")
     incident = of.store.incident("r#1")
     assert incident is not None
     told = readme(found, incident)
