@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-
 P = ParamSpec("P")
 
 
@@ -105,9 +104,10 @@ class Exporter:
     def _own(self, _shown: dict[str, bytes]) -> Iterator[bytes]:
         yield prometheus_client.generate_latest(self._registry)
 
-    def _part(self, write: Callable[P, bytes], *args: P.args, **kwargs: P.kwargs) -> bytes:
+    def _part(self, write: Callable[P, bytes], *given: P.args, **named: P.kwargs) -> bytes:
+        """What `write` gives, or nothing."""
         try:
-            return write(*args, **kwargs)
+            return write(*given, **named)
         except Exception:
             self._fault("series")
             return b""
