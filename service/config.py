@@ -190,6 +190,8 @@ class Settings(NamedTuple):
 
     config: Config
     base: Path
+    file: Path | None = None
+    """Where it was read."""
 
     def path(self, text: str) -> Path:
         """A path of the file, against the file's own folder."""
@@ -232,7 +234,7 @@ def load(path: Path | None) -> Settings:
     text = read_text(path, errors)
     if text is None:
         raise ConfigErrors(errors)
-    return parse(text, str(path), base=path.parent)
+    return parse(text, str(path), base=path.parent)._replace(file=path)
 
 
 def parse(text: str, file: str, base: Path = Path()) -> Settings:
@@ -243,6 +245,18 @@ def parse(text: str, file: str, base: Path = Path()) -> Settings:
     if errors := _faults(config, tree):
         raise ConfigErrors(errors)
     return Settings(config, base)
+
+
+def waits_for_restart(settings: Settings) -> str:
+    """What a restart would find otherwise in the file of these settings, in a sentence; empty when it would find the same."""
+    if settings.file is None:
+        return ""
+    try:
+        now = load(settings.file).config
+    except ConfigErrors as errors:
+        return f"a restart would fail: {errors.errors[0]}"
+    changed = [name for name in now.__struct_fields__ if getattr(now, name) != getattr(settings.config, name)]
+    return f"{', '.join(changed)} in {settings.file} changed: that is read by a restart alone" if changed else ""
 
 
 def seconds(span: str) -> float:

@@ -1,7 +1,7 @@
 """Reads the configuration anew while the collector runs: all of it, or nothing and an alert that says so.
 
 What is read anew: the rules (`rules.dirs`), the recorded baselines, `alerts.yaml` and the files of silences that it names.
-What is not: `tocsin.yaml` itself, and with it address, source, store, clock and limits: these want a restart.
+What is not: `tocsin.yaml` itself, and with it address, source, store, clock and limits: these want a restart, which is said.
 
 In this order:
 
@@ -36,7 +36,7 @@ from service import bundles
 from service.asking import Post
 from service.baselines import load_baselines
 from service.canary import Canary
-from service.config import Settings
+from service.config import Settings, waits_for_restart
 from service.consume import Processed
 from service.evidence.bundle import Revision
 from service.evidence.clerk import Clerk
@@ -151,6 +151,8 @@ class Reloading:
         self._post(lambda: followers.pipeline.state_of(Own.RELOAD, False, "reloaded", now))
         self._bundle_is_as_on_disk(True)
         log.info("reloaded: %d alert rules, %d receivers", len(engine.bundle.alerts), len(alerts.settings))
+        if waits := waits_for_restart(self._settings):
+            log.warning("not reloaded: %s", waits)
         return []
 
     def _refused(self, why: str, faults: list[str]) -> list[str]:

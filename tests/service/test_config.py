@@ -150,3 +150,32 @@ def test_a_missing_database_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreError, match=r"postgresql\+psycopg://\*\*\*@h/x: install the Python package psycopg$"):
         Store("postgresql+psycopg://u:secret@h/x")
+
+
+# ---- what a reload does not take
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rules: {dirs: [mine]}\n", ""),
+        ("# a word on it\nrules:\n  dirs: [mine]\n", ""),
+        ("rules: {dirs: [mine, ours]}\n", "rules in PATH changed: that is read by a restart alone"),
+        ("http: {port: 9}\n", "rules, http in PATH changed: that is read by a restart alone"),
+        ("rules: {dir: [mine]}\n", "a restart would fail: PATH:1:9: unknown key 'dir' (did you mean 'dirs'?)"),
+        (None, "a restart would fail: PATH:1:1: cannot be read: No such file or directory"),
+    ],
+)
+def test_what_waits_for_a_restart_is_named(text: str | None, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "tocsin.yaml"
+    file.write_text("rules: {dirs: [mine]}\n", encoding="utf-8")
+    settings = config.load(file)
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text, encoding="utf-8")
+    assert config.waits_for_restart(settings) == said.replace("PATH", str(file))
+
+
+def test_a_configuration_without_a_file_waits_for_nothing() -> None:
+    assert config.waits_for_restart(config.load(None)) == ""

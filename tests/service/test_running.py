@@ -169,6 +169,20 @@ def test_a_reload_by_http_and_one_by_a_changed_file(bench: Bench) -> None:
     bench.told("TocsinReloadFailed")
 
 
+def test_a_reload_says_what_it_does_not_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who adds a folder of rules to tocsin.yaml and sends a SIGHUP must not believe that they are in force."""
+    (tmp_path / "tocsin.yaml").write_text("http: {port: 0}\n")
+    running = Running(config.load(tmp_path / "tocsin.yaml"), environ={}, redactor=Redactor())
+    running.start()
+    try:
+        assert running.reload() == [] and "not reloaded" not in caplog.text
+        (tmp_path / "tocsin.yaml").write_text("http: {port: 0}\nrules: {dirs: [mine]}\n")
+        assert running.reload() == []
+        assert f"not reloaded: rules in {tmp_path / 'tocsin.yaml'} changed" in caplog.text
+    finally:
+        running.stop()
+
+
 def test_a_changed_file_is_taken_by_the_watch(tmp_path: Path) -> None:
     changed = CONFIG.replace("dirs: [rules]", "dirs: [rules], watch: 0.05s")
     bench = Bench(tmp_path, config_text=changed)
