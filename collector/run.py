@@ -16,7 +16,7 @@ from collector.book import Fold
 from collector.declared import Declared, of_record
 from collector.model import RunStatus
 from collector.order import Place
-from collector.run_state import RecordedFor, RunState
+from collector.run_state import RecordedFor, RunBase
 from collector.series import SLACK
 from collector.signals.protocol import Derived, Row
 from collector.snapshot import RunExposed
@@ -36,7 +36,7 @@ _DROPPED: Final = {
 }
 
 
-class Run(RunState):
+class Run(RunBase):
     """One run. Satisfies `RunView`; not safe for several threads, but for `exposed`, which any thread may read.
 
     Raises ValueError for a depth below `MIN_DEPTH`.

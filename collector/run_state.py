@@ -42,7 +42,7 @@ class IncompatibleDump(ValueError):
     """The dump was made by another version of this program or on a machine of another byte order."""
 
 
-class RunState:
+class RunBase:
     """The state that `collector.run.Run` folds records into.
 
     Raises ValueError for a depth below `MIN_DEPTH`.

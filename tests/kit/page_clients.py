@@ -16,7 +16,7 @@ from service.roles import Caller, Role
 from service.store.model import Advance, Commit
 from service.store.store import Store
 from tests.kit.commits import event, incident, run_row
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 
 TOKENS = {"vera": (Role.VIEWER, "vera-secret-token"), "olga": (Role.OPERATOR, "olga-secret-token")}
 EVIL = "<script>alert(1)</script>"

@@ -15,7 +15,7 @@ from service.store.store import Store
 from tests.kit.asking import http_client
 from tests.kit.collecting import until
 from tests.kit.services import PATIENCE
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 
 HALVES = [
     b"",

@@ -24,7 +24,7 @@ from tests.kit.asking import http_client
 from tests.kit.pipelines import RULES
 from tests.kit.receivers import CERTIFICATE
 from tests.kit.running import ALERTS
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 
 RENEWED = CERTIFICATE.with_name("loopback_renewed.pem")
 

@@ -20,7 +20,7 @@ from service.store.model import Advance, Commit, StoreError
 from service.store.store import Store
 from tests.kit.commits import event, incident, run_row
 from tests.kit.page_clients import EVIL, access, fill, reader
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 
 
 @pytest.fixture

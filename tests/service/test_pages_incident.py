@@ -34,7 +34,7 @@ from tests.kit.commits import event, incident
 from tests.kit.page_clients import EVIL, reader
 from tests.kit.pages import RULES, RUN
 from tests.kit.pipelines import Bench, begin, engine, step
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 
 PATH = "/incidents/team%2Fabl%20%231%231"
 

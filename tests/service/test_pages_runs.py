@@ -18,7 +18,7 @@ from service.store.store import Store
 from tests.kit import pipelines
 from tests.kit.commits import run_row
 from tests.kit.page_clients import EVIL, fill, reader
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 from tocsin.control import StopRequest
 
 

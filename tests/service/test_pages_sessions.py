@@ -16,7 +16,7 @@ from service.http.pages.forms import own_path
 from service.roles import Caller, Role
 from service.store.store import Store
 from tests.kit.page_clients import TOKENS, access, fill, reader
-from tests.service.test_http import Watched
+from tests.kit.watched import Watched
 
 
 @pytest.fixture
