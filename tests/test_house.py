@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -157,3 +158,53 @@ def test_no_test_depends_on_the_speed_of_the_machine(pattern: str) -> None:
 def test_no_example_is_measured_by_the_clock(nothing: None) -> None:
     assert settings.default is not None and settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check
+
+
+PRODUCT = [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in {*PACKAGES, "client"}]
+BROAD = {"Exception", "BaseException"}
+
+
+def swallowed(text: str) -> list[int]:
+    """Lines at which any exception is caught and dropped, or some exceptions are and nobody says why."""
+    lines = text.splitlines()
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ExceptHandler):
+            kinds = (
+                {"Exception"} if node.type is None else {each.id for each in ast.walk(node.type) if isinstance(each, ast.Name)}
+            )
+            empty = all(isinstance(each, ast.Pass | ast.Continue | ast.Break) for each in node.body)
+            if empty and (kinds & BROAD or (isinstance(node.body[0], ast.Pass) and "#" not in lines[node.body[0].lineno - 1])):
+                found.append(node.lineno)
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                if ast.unparse(item.context_expr).startswith(("contextlib.suppress", "suppress")):
+                    kinds = {each.id for each in ast.walk(item.context_expr) if isinstance(each, ast.Name)}
+                    if kinds & BROAD or "#" not in lines[node.lineno - 1]:
+                        found.append(node.lineno)
+    return found
+
+
+def test_no_exception_is_dropped_without_a_reason() -> None:
+    product = [path for path in PRODUCT if "tests" not in path.parts]
+    assert len(product) > 300
+    found = {f"{path.relative_to(ROOT)}:{line}" for path in product for line in swallowed(path.read_text(encoding="utf-8"))}
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("try:\n    f()\nexcept Exception:\n    pass  # it may\n", [3]),
+        ("try:\n    f()\nexcept:\n    pass\n", [3]),
+        ("for x in y:\n    try:\n        f()\n    except (OSError, Exception):\n        continue\n", [4]),
+        ("try:\n    f()\nexcept OSError:\n    pass\n", [3]),
+        ("try:\n    f()\nexcept OSError:\n    pass  # it is gone\n", []),
+        ("try:\n    f()\nexcept Exception:\n    log.exception('f')\n", []),
+        ("with contextlib.suppress(OSError):\n    f()\n", [1]),
+        ("with contextlib.suppress(OSError):  # it is gone\n    f()\n", []),
+        ("with contextlib.suppress(Exception):  # whatever\n    f()\n", [1]),
+    ],
+)
+def test_what_counts_as_dropped(text: str, lines: list[int]) -> None:
+    assert swallowed(text) == lines

@@ -142,7 +142,7 @@ class Sender:
         except Exception as error:
             self._trouble(error)
         while not self._closed or len(self._queue):
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # nobody woke us: we look all the same
                 self._wake.get(timeout=LOOK_SECONDS)
             try:
                 if len(self._queue):

@@ -77,7 +77,7 @@ def write_control(folder: Path, request: control.StopRequest) -> Path:
         temporary.write_bytes(control.encode(request) + b"\n")
         os.replace(temporary, path)
     except OSError:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the first error is the one to tell
             temporary.unlink()
         raise
     return path

@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(argv, out=_print, err=_complain)
     except BrokenPipeError:  # `| head` has seen enough
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # then the interpreter complains at its end, which harms nothing
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
 

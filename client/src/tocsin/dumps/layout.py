@@ -129,7 +129,7 @@ def _files(path: Path, pattern: re.Pattern[str], folder: str = "") -> list[Unit]
     """The step files of one folder, by step; one that vanishes meanwhile is not there."""
     found: dict[int, Unit] = {}
     for step, file in sorted(_named(path, pattern, folders=False)):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # it vanished since it was listed
             status = file.stat()
             found[step] = Unit(folder, step, (file,), Mark(status.st_size, status.st_mtime_ns))
     return list(found.values())

@@ -142,7 +142,7 @@ class Stepwise:
         """Whether a step that was taken says something else now. A copy or a touch does not; nor do rows that come late."""
         if unit.of_files:
             return False
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # it vanished since it was listed
             now = marked(unit)
             if (now.size, now.tail) == (before.size, before.tail):
                 self._done[unit.step] = now
@@ -246,7 +246,7 @@ class Stepwise:
         self._folder = units[at].folder if units else ""
         self._done, self._position, self._forgotten, self._newest_ns, self._checksum = {}, -1, -1, 0, 0
         if self._reading.from_end:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # one vanished since it was listed
                 self._done = {unit.step: marked(unit) for unit in units if unit.folder == self._folder}
             self._position = max(self._done, default=-1)
             self._newest_ns = max((mark.mtime_ns for mark in self._done.values()), default=0)

@@ -145,7 +145,7 @@ class FileWriter:
 
     def _delete(self, file: LogFile) -> int:
         """Delete a file; how many bytes that was. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # somebody else made room
             file.path.unlink()
             self.deleted += 1
         return file.size

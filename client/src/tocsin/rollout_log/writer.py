@@ -211,7 +211,7 @@ class RolloutLog:
 
     def _run(self) -> None:
         while not self._closing or len(self._queue):
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # nobody woke us: we look all the same
                 self._wake.get(timeout=LOOK_SECONDS)
             self._drain()
         self._files.close()
@@ -271,7 +271,7 @@ class RolloutLog:
         """Wait before the next attempt; a close ends the wait."""
         until = time.monotonic() + RETRY_SECONDS
         while not self._closing and (left := until - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # nobody woke us: the pause is over
                 self._wake.get(timeout=left)
 
     def _lose(self, reason: str, count: int = 1) -> None:

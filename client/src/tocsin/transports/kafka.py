@@ -256,7 +256,7 @@ class ControlReader:
     def close(self) -> None:
         """Let go of the consumer; the marks stay."""
         if self._consumer is not None:
-            with contextlib.suppress(errors.KafkaError, OSError):
+            with contextlib.suppress(errors.KafkaError, OSError):  # it is let go of in any case
                 self._consumer.close(autocommit=False, timeout_ms=1_000)
             self._consumer = None
 
@@ -278,7 +278,7 @@ class _Producer(kafka.KafkaProducer):  # type: ignore[misc]  # kafka-python ship
         """Fail what is under way and close the sockets; wait a moment so that nothing of it is sent later."""
         self._sender.force_close()
         self._sender.join(2.0)
-        with contextlib.suppress(errors.KafkaError):
+        with contextlib.suppress(errors.KafkaError):  # it is given up in any case
             self.close(timeout=0)
 
 

@@ -201,7 +201,7 @@ class Segments:
         if self._writer is not None:
             self._writer.close()
         for fd in self._locks.values():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # closed is closed
                 os.close(fd)
         self._locks.clear()
         self._segments.clear()
@@ -304,7 +304,7 @@ class Segments:
             self.errors += 1
             return None
         if not len(segment):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # an empty file that stays is looked at again by the next process
                 path.unlink()
             return None
         return segment
