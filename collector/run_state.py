@@ -32,7 +32,7 @@ DEPTH: Final = 256
 MIN_DEPTH: Final = 64
 """What the signals need to look back on."""
 MAX_SERIES: Final = 1_000
-DUMP_VERSION: Final = 4
+DUMP_VERSION: Final = 5
 
 RecordedFor = Callable[[Mapping[str, str]], Mapping[str, Baseline]]
 """The recorded clean baseline, by series key, for a run with these labels; empty when none matches."""

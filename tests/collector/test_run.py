@@ -309,6 +309,15 @@ def test_snapshot_is_of_whole_records_and_never_changes() -> None:
     assert run.exposed.step == 4
 
 
+def test_a_dump_has_the_steps_of_many_series_once() -> None:
+    metrics = {f"metric_{number}": 1.0 for number in range(20)}
+    run = played([row(n, **metrics, sparse=1.0 if n % 7 == 0 else None) for n in range(1, 100)])
+    for kept in (run, Run.load(run.dump())):
+        assert steps(kept, "metric_0") == steps(kept, "metric_19") == list(kept.steps)
+        assert kept.dump().count(kept.steps.tobytes()) == 2, "of the run, and of all its series"
+        assert kept.dump().count(kept.series["sparse"].steps.tobytes()) == 1
+
+
 def test_dump_of_another_version_is_refused() -> None:
     with pytest.raises(IncompatibleDump):
         Run.load(b"\x93\xcd\x03\xe7\xa6little\x90")
