@@ -310,7 +310,7 @@ def test_snapshot_is_of_whole_records_and_never_changes() -> None:
 
 
 def test_a_dump_has_the_steps_of_many_series_once() -> None:
-    metrics = {f"metric_{number}": 1.0 for number in range(20)}
+    metrics: dict[str, Any] = dict.fromkeys([f"metric_{number}" for number in range(20)], 1.0)
     run = played([row(n, **metrics, sparse=1.0 if n % 7 == 0 else None) for n in range(1, 100)])
     for kept in (run, Run.load(run.dump())):
         assert steps(kept, "metric_0") == steps(kept, "metric_19") == list(kept.steps)
