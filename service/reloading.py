@@ -150,10 +150,14 @@ class Reloading:
         self._post(lambda: followers.take(engine, rules, alerts, recorded_for, now))
         self._post(lambda: followers.pipeline.state_of(Own.RELOAD, False, "reloaded", now))
         self._bundle_is_as_on_disk(True)
-        log.info("reloaded: %d alert rules, %d receivers", len(engine.bundle.alerts), len(alerts.settings))
-        if waits := waits_for_restart(self._settings):
+        log.info("reloaded: alert rules: %d, receivers: %d", len(engine.bundle.alerts), len(alerts.settings))
+        if waits := self.waits_for_restart():
             log.warning("not reloaded: %s", waits)
         return []
+
+    def waits_for_restart(self) -> str:
+        """What has changed in tocsin.yaml, which no reload takes, without secrets; empty when nothing has."""
+        return self._redactor.redact(waits_for_restart(self._settings))
 
     def _refused(self, why: str, faults: list[str]) -> list[str]:
         now, reason = self._clock(), f"reload refused, the configuration before it stays in force: {why}"

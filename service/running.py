@@ -226,6 +226,10 @@ class Running:
         """Read the configuration anew; the faults for which it stays as it was. Any thread may ask. See `service.reloading`."""
         return self._reloading.reload()
 
+    def waits_for_restart(self) -> str:
+        """What has changed in tocsin.yaml, which is read at a start alone."""
+        return self._reloading.waits_for_restart()
+
     # ---- what the HTTP service asks (service.http.app.Watched)
 
     def metrics(self) -> tuple[list[bytes], str]:

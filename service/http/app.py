@@ -72,6 +72,9 @@ class Watched(Protocol):
     def reload(self) -> list[str]:
         """Read the configuration anew; the faults for which it was refused, empty when it is taken."""
 
+    def waits_for_restart(self) -> str:
+        """What has changed in the configuration that no reload takes, in a sentence; empty when nothing has."""
+
 
 def build(
     store: Store,
@@ -130,7 +133,8 @@ def build(
     def reload(request: Request) -> Response:
         access.reloads(request)
         faults = watched.reload()
-        return JSONResponse({"reloaded": not faults, "errors": faults}, status_code=422 if faults else 202)
+        answer = {"reloaded": not faults, "errors": faults, "waits_for_restart": watched.waits_for_restart()}
+        return JSONResponse(answer, status_code=422 if faults else 202)
 
     clock = time.time if incident_desk is None else incident_desk.clock
     routes = [

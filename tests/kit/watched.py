@@ -11,6 +11,7 @@ class Watched:
         self.waiting: list[str] = []
         self.fails = False
         self.faults: list[str] = []
+        self.stale = ""
         self.reloads = 0
 
     def metrics(self) -> tuple[list[bytes], str]:
@@ -27,3 +28,6 @@ class Watched:
     def reload(self) -> list[str]:
         self.reloads += 1
         return self.faults
+
+    def waits_for_restart(self) -> str:
+        return self.stale

@@ -202,10 +202,11 @@ def test_the_socket_is_ours_alone_and_closed_at_the_end(server: HttpServer, clie
 
 def test_a_reload_says_every_fault(client: httpx.Client, watched: Watched) -> None:
     answer = client.post("/api/v1/reload")
-    assert (answer.status_code, answer.json()) == (202, {"reloaded": True, "errors": []})
-    watched.faults = ["rules.yaml:3:5: one", "rules.yaml:4:5: two"]
+    assert (answer.status_code, answer.json()) == (202, {"reloaded": True, "errors": [], "waits_for_restart": ""})
+    watched.faults, watched.stale = ["rules.yaml:3:5: one", "rules.yaml:4:5: two"], "rules in tocsin.yaml changed"
     answer = client.post("/api/v1/reload")
-    assert (answer.status_code, answer.json()) == (422, {"reloaded": False, "errors": watched.faults})
+    said = {"reloaded": False, "errors": watched.faults, "waits_for_restart": watched.stale}
+    assert (answer.status_code, answer.json()) == (422, said)
     assert watched.reloads == 2
 
 

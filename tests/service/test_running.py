@@ -179,6 +179,8 @@ def test_a_reload_says_what_it_does_not_take(tmp_path: Path, caplog: pytest.LogC
         (tmp_path / "tocsin.yaml").write_text("http: {port: 0}\nrules: {dirs: [mine]}\n")
         assert running.reload() == []
         assert f"not reloaded: rules in {tmp_path / 'tocsin.yaml'} changed" in caplog.text
+        with http_client(base_url=running.http.url) as client:
+            assert "changed" in client.post("/api/v1/reload").json()["waits_for_restart"]
     finally:
         running.stop()
 
