@@ -40,6 +40,8 @@ restart between the two rows, which knows of no first judgement, comes to the sa
 _NOTHING_FIRES: Final = NothingFires()
 
 
+_MAX_TOLD: Final = 1_000
+"""Of how many failing (record rule, run) the engine remembers that its log has them."""
 _MAX_PLANS: Final = 16
 """Kinds of rows that are remembered per run; a trainer's rows have a few."""
 
@@ -93,11 +95,12 @@ def _entry(program: AlertProgram, instance: Instance, brought: bool, arrived: Co
 
 
 class Engine:
-    """The rules of one bundle. Holds no state of any run; one engine serves all runs."""
+    """The rules of one bundle. Holds no state of any run but what its log has; one engine serves all runs."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle: Final = bundle
         self._programs: Final = Programs(bundle)
+        self._told: Final[set[tuple[str, str]]] = set()
 
     @property
     def depth(self) -> int:
@@ -130,13 +133,23 @@ class Engine:
                     value = program.quantity.of(frame)
                 except Exception:
                     # As for an alert rule: the others and the record go on. Rules on this name find no data.
-                    _LOG.exception("record rule %s failed on run %s", program.rule.name, view.run)
+                    self._failed(program.rule.name, view.run)
                     continue
                 if value is not None:
                     values.append((key, value))
                     if chained:
                         frame.series[key] = extended(series.get(key), step, value)
         return values
+
+    def _failed(self, rule: str, run: str) -> None:
+        """Log what a record rule has raised; once, as it may do so at each of a run's records."""
+        if (rule, run) not in self._told:
+            if len(self._told) >= _MAX_TOLD:
+                self._told.clear()
+            self._told.add((rule, run))
+            _LOG.exception(
+                "record rule %s failed on run %s; it gives no value there, further failures are not logged", rule, run
+            )
 
     # ---- alerts ---------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from collector.model import Baseline
 from rules.model import Verdict
 from rules.run_states import RunStates, StateKey
 from tests.kit.engines import engine, layered, rule, run_of
@@ -71,6 +74,29 @@ def test_record_rules_read_each_other_in_the_same_record() -> None:
     assert timeline(found.events) == [(2, "A", "firing")]
     assert found.breaching == {"x"}  # what is behind the recorded names
     assert subject.record(run) == []  # once per step
+
+
+def test_a_record_rule_that_fails_stops_nobody_and_is_logged_once_per_run(caplog: pytest.LogCaptureFixture) -> None:
+    """It may fail at each of thousands of records a second."""
+
+    class Broken(FakeRun):
+        @property
+        def baselines(self) -> dict[str, Baseline]:
+            raise RuntimeError("no baselines today")
+
+        @baselines.setter
+        def baselines(self, value: dict[str, Baseline]) -> None: ...
+
+    subject = engine(rule("A", "x > 1"), "  - {record: ratio, expr: 'x / baseline(x)'}\n  - {record: twice, expr: 2 * x}\n")
+    runs = [Broken(), Broken()]
+    runs[1].run = "another"
+    for step in (1, 2, 3):
+        for run in runs:
+            run.row(step, x=1.0)
+            assert subject.record(run) == [("twice", 2.0)]
+    logged = [record.getMessage().partition(";")[0] for record in caplog.records]
+    assert logged == [f"record rule ratio failed on run {run.run}" for run in runs]
+    assert "no baselines today" in caplog.text
 
 
 def test_record_rules_over_a_labelled_metric_give_a_labelled_series() -> None:
