@@ -29,7 +29,8 @@ from tocsin import wire
 
 TURNS = 3
 RUNS = 20
-RECORDS_PER_RUN = 500
+RECORDS_PER_RUN = 1_500
+"""So that a turn is some seconds of steady work: with a third of it there are four commits, and windows still grow."""
 ALERTS = 200
 PAUSE_SECONDS = 0.05
 DEADLINE_SECONDS = 300.0
