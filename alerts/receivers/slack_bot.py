@@ -28,8 +28,9 @@ log = logging.getLogger(__name__)
 
 _GONE: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "thread_not_found"})
 """Deleted by somebody, another bot's after the token was changed, or too old for the workspace's rules."""
-_CLOCK_SLACK: Final = 7_200.0
-"""Seconds by which Slack's clock may be behind ours: a collector whose clock is wrong by an hour repeats nothing."""
+_CLOCK_SLACK: Final = 15 * 3_600.0
+"""Seconds by which Slack's clock may be behind ours: a collector whose clock shows the time of any place on earth as UTC
+repeats nothing. The newest messages are listed first, so that a long time costs nothing where the message is there."""
 
 
 class SlackBotSettings(HttpSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ def bot(url: str) -> SlackBot:
 def look(*script: Behaviour) -> tuple[Outcome | None, list[Request]]:
     with FakeServer(script) as server:
         receiver = bot(server.url)
-        found = receiver.reconcile(delivery(created_at=8_000.0))
+        found = receiver.reconcile(delivery(created_at=54_800.0))
         receiver.close()
     return found, server.requests
 

@@ -57,6 +57,8 @@ FAULTS: tuple[Behaviour, ...] = (
     Refuse(),
     Taken(Raw(reset=True)),
 )
+MOST_WRONG = 14 * 3600.0
+"""Seconds by which a clock is wrong at the most: local time taken for UTC."""
 Deed = tuple[str, Any, Any]
 
 values = st.tuples(st.just("value"), st.sampled_from(RUNS), st.sampled_from([1.0, 3.0, 7.0, 20.0, 99.0]))
@@ -127,7 +129,8 @@ class Story:
             case "pass" | "long":
                 return lambda: stage.pass_(60.0 if what == "pass" else 1200.0, every=20.0 if what == "pass" else 120.0)
             case "forward" | "back":
-                stage.offset += 3600.0 if what == "forward" else -3600.0
+                offset = stage.offset + (3600.0 if what == "forward" else -3600.0)
+                stage.offset = min(max(offset, -MOST_WRONG), MOST_WRONG)
             case "silence":
                 self.muted = True
                 match_ = MatchEntry(run="a") if first else MatchEntry(run="*")

@@ -38,6 +38,18 @@ def test_a_wall_clock_that_jumps(theatre: Callable[..., Theatre], jump: float, j
     play.kept("r#1")
 
 
+@pytest.mark.parametrize("hours", [14, -12], ids=["east", "west"])
+def test_a_clock_that_shows_local_time_for_utc(theatre: Callable[..., Theatre], hours: int) -> None:
+    """What arrived without an answer is found in the channel, whatever the times of both say."""
+    play = theatre()
+    play.stage.offset = hours * HOUR
+    for number, value in enumerate([1.0, 20.0, 20.0, 1.0], start=1):
+        play.slack.add(*([Taken(Raw(reset=True))] if number > 2 else []))
+        play.stage.push(*steps("r", [value], first=number))
+        play.stage.settle(PATIENCE)
+    play.kept("r#1")
+
+
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
 def test_a_clock_that_jumps_while_a_warning_waits_for_others(theatre: Callable[..., Theatre], jump: float) -> None:
     play = theatre(alerts=ALERTS.replace("group_wait: 0s", "group_wait: 20s"), rules=WARNING_RULES)
