@@ -120,21 +120,17 @@ def _heard(incident: Incident, severity: Severity, like: AlertEvent | None, limi
     When what joins pages for the first time, that is a further alert: whoever has the quiet one in an open page (it was
     escalated) is woken by it, as by any page that begins under a warning.
     """
-    for print_, told in incident.alerts.items():
-        event = _event(incident, told.id, told.severity, limit, now)
-        incident.alerts[print_] = replace(told, event=event)
-    print_ = max(incident.alerts, key=lambda each: _LOUDNESS[incident.alerts[each].severity], default="")
-    known = incident.alerts.get(print_)
-    louder = known is None or _LOUDNESS[severity] > _LOUDNESS[known.severity]
-    if known is not None and not louder:
-        return print_
-    if known is None or (severity.pages and not known.severity.pages):
-        event = _event(incident, STORM if known is None else _PAGING, severity, limit, now)
-        known = Told(alert=_ALERT, id=event.id, severity=severity, layer=0, episode=incident.number)
-        print_ = fingerprint(event)
-    else:
-        event = _event(incident, known.id, severity, limit, now)
-    incident.alerts[print_] = replace(known, severity=severity, event=event, routed_as=like or known.routed_as)
+    alerts = incident.alerts
+    print_ = max(alerts, key=lambda each: _LOUDNESS[alerts[each].severity], default="")
+    known = alerts.get(print_)
+    if known is None or _LOUDNESS[severity] > _LOUDNESS[known.severity]:
+        if known is None or (severity.pages and not known.severity.pages):
+            id_ = STORM if known is None else _PAGING
+            print_ = fingerprint(_event(incident, id_, severity, limit, now))
+            known = Told(alert=_ALERT, id=id_, severity=severity, layer=0, episode=incident.number)
+        alerts[print_] = replace(known, severity=severity, routed_as=like or known.routed_as)
+    for each, told in alerts.items():
+        alerts[each] = replace(told, event=_event(incident, told.id, told.severity, limit, now))
     return print_
 
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from email.utils import formatdate
 
 import pytest
 
 from alerts.model import Action, Outcome
-from tests.kit.receiver_cases import CASES, NOW, Case, Watch, attempt, build, leaks, no_secret_in
+from tests.kit.receiver_cases import CASES, NOW, Case, Watch, attempt, build, leaks
 from tests.kit.receivers import (
     FakeServer,
     Reply,
     delivery,
     event,
 )
-
-
-@pytest.fixture(params=CASES, ids=lambda case: case.kind)
-def case(request: pytest.FixtureRequest) -> Case:
-    found: Case = request.param
-    return found
-
-
-@pytest.fixture
-def no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
-    yield from no_secret_in(caplog)
 
 
 @pytest.mark.parametrize("action", list(Action))

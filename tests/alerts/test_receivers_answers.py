@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.receiver_cases import CASES, Case, Watch, attempt, build, no_secret_in
+from tests.kit.receiver_cases import Case, Watch, attempt, build
 from tests.kit.receivers import (
     Blurt,
     Drip,
@@ -17,17 +16,6 @@ from tests.kit.receivers import (
     Refuse,
     delivery,
 )
-
-
-@pytest.fixture(params=CASES, ids=lambda case: case.kind)
-def case(request: pytest.FixtureRequest) -> Case:
-    found: Case = request.param
-    return found
-
-
-@pytest.fixture
-def no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
-    yield from no_secret_in(caplog)
 
 
 @pytest.mark.parametrize(

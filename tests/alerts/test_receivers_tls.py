@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.kit.receiver_cases import CASES, Case, Watch, attempt, build, no_secret_in
+from tests.kit.receiver_cases import Case, Watch, attempt, build
 from tests.kit.receivers import (
     CERTIFICATE,
     Drip,
     FakeServer,
     delivery,
 )
-
-
-@pytest.fixture(params=CASES, ids=lambda case: case.kind)
-def case(request: pytest.FixtureRequest) -> Case:
-    found: Case = request.param
-    return found
-
-
-@pytest.fixture
-def no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
-    yield from no_secret_in(caplog)
 
 
 def test_over_tls_with_an_authority_of_ones_own(case: Case, no_secret_is_logged: Watch) -> None:

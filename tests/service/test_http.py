@@ -27,17 +27,6 @@ from tocsin.control import StopRequest
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
-
-
-@pytest.fixture
-def watched() -> Watched:
-    return Watched()
-
-
-@pytest.fixture
 def server(store: Store, watched: Watched) -> Iterator[HttpServer]:
     started = HttpServer("127.0.0.1", 0)
     started.start(build(store, watched))

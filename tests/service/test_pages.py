@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from starlette.testclient import TestClient
@@ -21,17 +20,6 @@ from service.store.store import Store
 from tests.kit.commits import event, incident, run_row
 from tests.kit.page_clients import EVIL, access, fill, reader
 from tests.kit.watched import Watched
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
-
-
-@pytest.fixture
-def watched() -> Watched:
-    return Watched()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -20,17 +19,6 @@ from tests.kit.commits import run_row
 from tests.kit.page_clients import EVIL, fill, reader
 from tests.kit.watched import Watched
 from tocsin.control import StopRequest
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
-
-
-@pytest.fixture
-def watched() -> Watched:
-    return Watched()
 
 
 @pytest.fixture

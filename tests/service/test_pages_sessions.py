@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,6 @@ from service.roles import Caller, Role
 from service.store.store import Store
 from tests.kit.page_clients import TOKENS, access, fill, reader
 from tests.kit.watched import Watched
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
-
-
-@pytest.fixture
-def watched() -> Watched:
-    return Watched()
 
 
 @pytest.fixture

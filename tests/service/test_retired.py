@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,6 @@ LEFT = "receivers: {own: {kind: console}}\ndefault: own\n"
 def retired(store: Store, environ: dict[str, str] | None = None) -> Retired:
     environ = {"TOKEN": SECRET} if environ is None else environ
     return Retired(store.remembered, store.deliveries, Tools(Secrets(Redactor(), environ, Path()), lambda: 0.0))
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
 
 
 def owe(store: Store, status: DeliveryStatus) -> None:
